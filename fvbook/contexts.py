@@ -1,0 +1,104 @@
+"""Contexts: N tokens z_i = (x_i, y_i) about one θ, and the moment b through which linear attention sees them.
+
+x_i ~ N(0, I_D), y_i = θ·x_i + ε_i with ε_i ~ N(0, s²). The moment b = (1/N) Σ_i y_i x_i estimates θ without
+bias: b = θ + η with Cov(η | θ) = ((|θ|² + s²) I + θθᵀ)/N.
+"""
+
+import torch
+from torch import Generator, Tensor
+
+from fvbook import _check
+
+
+def sample_tokens(
+    theta: Tensor, n_tokens: int, noise_std: float, *, generator: Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw one context of N tokens for each θ.
+
+    Parameters
+    ----------
+    theta : Tensor
+        (B, D), one latent for each context; the result has its dtype and device.
+    n_tokens : int
+        N ≥ 1.
+    noise_std : float
+        s ≥ 0, the standard deviation of ε.
+
+    Returns
+    -------
+    x : Tensor
+        (B, N, D), standard normal inputs.
+    y : Tensor
+        (B, N), y = θ·x + ε.
+
+    Raises
+    ------
+    ValueError
+        If θ is not a finite (B, D) tensor, n_tokens < 1 or noise_std < 0.
+    """
+    theta, n_tokens, noise_std = _checked(theta, n_tokens, noise_std)
+    batch, dim = theta.shape
+    x = _normal(theta, generator, batch, n_tokens, dim)
+    y = torch.einsum("bnd,bd->bn", x, theta) + noise_std * _normal(theta, generator, batch, n_tokens)
+    return x, y
+
+
+def moment(x: Tensor, y: Tensor) -> Tensor:
+    """The moment b = (1/N) Σ_i y_i x_i of each context, (B, D), from x (B, N, D) and y (B, N).
+
+    Raises ValueError if the shapes do not fit or a value is not finite.
+    """
+    x = _check.tensor("x", x, None, None, None)
+    y = _check.tensor("y", y, *x.shape[:2])
+    return torch.einsum("bnd,bn->bd", x, y) / x.shape[1]
+
+
+def sample_moment(
+    theta: Tensor, n_tokens: int, noise_std: float, *, generator: Generator | None = None
+) -> Tensor:
+    """Draw the moment of one context for each θ, without drawing its tokens: cost O(D), free of N.
+
+    The result is equal in law to ``moment(*sample_tokens(theta, n_tokens, noise_std))``. Given the vector y,
+    b has two independent parts. Along u = θ/|θ| it is Σ_i y_i (x_i·u)/N; with U = Σ_i (x_i·u)² ~ χ²_N and the
+    noise's part along the unit vector (x_i·u)_i/√U called s z, z ~ N(0, 1), this is (|θ| U + s √U z)/N.
+    Across u the inputs are independent of y, so b⊥ is |y|/N times a standard normal vector orthogonal to u,
+    where |y|² = |θ|² U + 2 |θ| s √U z + s² (z² + W) and W ~ χ²_{N−1}. [Chapter "The transformer".]
+
+    Parameters, and the ValueErrors raised, are those of `sample_tokens`.
+
+    Returns
+    -------
+    Tensor
+        b, (B, D).
+    """
+    theta, n_tokens, noise_std = _checked(theta, n_tokens, noise_std)
+    batch, dim = theta.shape
+    norm = theta.norm(dim=1, keepdim=True)  # (B, 1)
+    first_axis = torch.eye(1, dim, dtype=theta.dtype, device=theta.device)
+    u = torch.where(norm > 0, theta / norm.clamp_min(torch.finfo(theta.dtype).tiny), first_axis)
+    root_u = _chi_square(n_tokens, theta, generator).sqrt()  # √U
+    z = _normal(theta, generator, batch, 1)
+    w = _chi_square(n_tokens - 1, theta, generator)
+    y_along = norm * root_u + noise_std * z  # the part of y along (x·u)
+    y_norm = (y_along**2 + noise_std**2 * w).sqrt()  # |y|
+    g = _normal(theta, generator, batch, dim)
+    g = g - (g * u).sum(1, keepdim=True) * u
+    return (y_along * root_u * u + y_norm * g) / n_tokens
+
+
+def _checked(theta: Tensor, n_tokens: int, noise_std: float) -> tuple[Tensor, int, float]:
+    return (
+        _check.tensor("theta", theta, None, None),
+        _check.integer("n_tokens", n_tokens, 1),
+        _check.real("noise_std", noise_std, 0),
+    )
+
+
+def _normal(like: Tensor, generator: Generator | None, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def _chi_square(degrees: int, like: Tensor, generator: Generator | None) -> Tensor:
+    """One χ² variable with this many degrees of freedom for each row of `like`, (B, 1)."""
+    shape = torch.full((len(like), 1), degrees / 2, dtype=like.dtype, device=like.device)
+    return 2 * torch._standard_gamma(shape, generator=generator)

@@ -1,0 +1,490 @@
+"""Closed forms: every curve that the chapters draw. All results are float64.
+
+Every argument but the prior may be a number or a sequence, array or tensor of numbers; they are broadcast
+against each other, and the result is a float64 tensor of the broadcast shape (0-dim for plain numbers).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from fvbook import _check
+from fvbook.priors import Prior, TreePrior
+
+Numbers = float | Sequence[float] | npt.NDArray[np.generic] | Tensor
+"""A number, or many of them in any shape."""
+
+
+def linear_mmse(prior: Prior, budget: Numbers, n_tokens: Numbers, noise_std: Numbers) -> Tensor:
+    """Return the loss of the best linear estimate of θ from any M fixed linear measurements of the moment b.
+
+    The moment has covariance S = V(1 + 1/N) + (1 + s²)/N with V = diag(v) the prior covariance, and
+    cross-covariance V with θ. The best M measurements are the M coordinates of largest prior variance, and
+    L = 1 − Σ_{n ≤ M} v_n² / (v_n (1 + 1/N) + (1 + s²)/N), exact at every finite N.
+
+    Parameters
+    ----------
+    prior : GaussianPrior or TreePrior
+        With variances v that sum to 1.
+    budget : integer(s)
+        M, from 0 to D.
+    n_tokens : integer(s) or infinity
+        N ≥ 1; `math.inf` gives the limit of many tokens, the sum of the D − M smallest variances.
+    noise_std : number(s)
+        s ≥ 0.
+
+    Returns
+    -------
+    Tensor
+        The loss E|θ − θ̂|², between 0 and 1, of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range or the shapes do not broadcast.
+    """
+    m = _numbers("budget", budget, 0, prior.dim, whole=True)
+    n = _numbers("n_tokens", n_tokens, 1, math.inf, whole=True)
+    s = _numbers("noise_std", noise_std, 0)
+    m, n, s = _broadcast(m, n, s)
+    v = _variances(prior)
+    n, s = n[..., None], s[..., None]
+    gains = v**2 / (v * (1 + 1 / n) + (1 + s**2) / n)  # (..., D), already in decreasing order
+    kept = torch.arange(prior.dim) < m[..., None]
+    return (v - torch.where(kept, gains, 0.0)).sum(-1)
+
+
+def gaussian_mmse(covariance: Tensor, budget: Numbers, noise_var: Numbers) -> Tensor:
+    """Return the least loss of M unit-norm orthogonal measurements of a Gaussian θ, adaptive or not.
+
+    With θ ~ N(0, C) and y_i = k_i·θ + N(0, τ²) the posterior covariance depends on the keys alone, and the best
+    keys are the top M eigenvectors of C: L = Σ_{i ≤ M} λ_i τ²/(λ_i + τ²) + Σ_{i > M} λ_i.
+
+    Parameters
+    ----------
+    covariance : Tensor
+        C, (D, D), symmetric and positive semi-definite; or its eigenvalues in any order, (D,).
+    budget : integer(s)
+        M, from 0 to D.
+    noise_var : number(s)
+        τ² ≥ 0.
+
+    Returns
+    -------
+    Tensor
+        The loss E|θ − θ̂|², in the units of tr C.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, C has a negative eigenvalue or the shapes do not broadcast.
+    """
+    if isinstance(covariance, Tensor) and covariance.ndim == 1:
+        values = _check.tensor("covariance", covariance, None).double()
+    else:
+        matrix = _check.tensor("covariance", covariance, None, None).double()
+        if matrix.shape[0] != matrix.shape[1] or not torch.allclose(matrix, matrix.T):
+            raise ValueError(f"covariance has shape {tuple(matrix.shape)}: must be square and symmetric")
+        values = torch.linalg.eigvalsh(matrix)
+    values = values.sort(descending=True).values
+    if values[-1] < -1e-6 * values[0].abs():
+        raise ValueError(f"covariance has the eigenvalue {values[-1]:g}: must have none below 0")
+    values = values.clamp_min(0)
+    m, t = _broadcast(
+        _numbers("budget", budget, 0, len(values), whole=True), _numbers("noise_var", noise_var, 0)
+    )
+    measured = torch.arange(len(values)) < m[..., None]
+    left = values * t[..., None] / (values + t[..., None]).clamp_min(_TINY)
+    return torch.where(measured, left, values).sum(-1)
+
+
+def one_coordinate_mmse(tree: TreePrior, budget: Numbers, noise_var: Numbers = 0.0) -> Tensor:
+    """Return the loss of one coordinate at a time, root first, each outcome's sign choosing the next node.
+
+    Without noise it is (α^M − α^K)/(1 − α^K), and 0 for M ≥ K: M measurements know the first M levels and the
+    share Σ_{k>M} a_k² of |θ|² remains. With noise the sign of level k, read on the right node, is wrong with
+    probability p_k = Q(a_k/τ), the right node is reached with probability q_k = Π_{i<k} (1 − p_i), and the
+    best estimate from the signs alone, a_k q_k (1 − 2p_k) times the sign at the node reached, has the loss
+    1 − Σ_{k ≤ M} a_k² q_k² (1 − 2p_k)², exactly. (The Bayes decoder of the same outcomes loses less.)
+
+    Parameters
+    ----------
+    tree : TreePrior
+    budget : integer(s)
+        M, from 0 to D. Measurements beyond the K-th are not used.
+    noise_var : number(s)
+        τ² ≥ 0 of the isotropic Gaussian noise.
+
+    Returns
+    -------
+    Tensor
+        The loss, between 0 and 1, of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range or the shapes do not broadcast.
+    """
+    m, t = _budget_and_noise(tree, budget, noise_var)
+    power = (torch.arange(tree.levels) < m[..., None]).double()
+    return _sign_decoder_loss(tree, power * _shares(tree), t[..., None])
+
+
+def group_code(tree: TreePrior, budget: int, noise_var: float) -> tuple[int, ...]:
+    """Return the best group-testing code: the number M_k of groups at each level, with Σ M_k ≤ M.
+
+    The 2^(k−1) nodes of level k fall into M_k groups of neighbours of equal size (M_k is a power of two, or 0 if
+    the level is not read), and each group has one key, the normalised sum of its nodes. The keys are fixed
+    beforehand, so this is a non-adaptive strategy; see `group_code_mmse` for its decoder and its loss.
+
+    Raises ValueError if M is not an integer from 0 to D or τ² < 0.
+    """
+    budget = _check.integer("budget", budget, 0, tree.dim)
+    _, choices = _best_groups(tree, budget, _check.real("noise_var", noise_var, 0))
+    counts = []
+    for choice in choices:
+        counts.append(int(choice[budget]))
+        budget -= counts[-1]
+    return tuple(counts)
+
+
+def group_code_mmse(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
+    """Return the loss of the best group-testing code under the sign decoder: an upper bound for non-adaptive keys.
+
+    Read from the root down, the group that holds the node reached gives the sign of that level: with M_k groups
+    its signal-to-noise ratio is ρ_k = M_k v_k/τ², v_k = a_k²/2^(k−1). With p_k = Q(√ρ_k) and
+    q_k = Π_{i<k} (1 − p_i) the loss is 1 − Σ_k a_k² q_k² (1 − 2p_k)², exactly. The numbers M_k are optimised by
+    dynamic programming over the levels. As a function of M the loss falls like M^−γ, `nonadaptive_exponent`.
+
+    Parameters
+    ----------
+    tree : TreePrior
+    budget : integer(s)
+        M, from 0 to D.
+    noise_var : number(s)
+        τ² ≥ 0.
+
+    Returns
+    -------
+    Tensor
+        The loss, between 0 and 1, of the broadcast shape.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range or the shapes do not broadcast.
+    """
+    m, t = _budget_and_noise(tree, budget, noise_var)
+    loss = torch.ones(m.shape, dtype=torch.float64)
+    for value in t.unique():
+        gains, _ = _best_groups(tree, tree.dim, float(value))
+        loss = torch.where(t == value, 1 - gains[m.long()], loss)
+    return loss
+
+
+def binary_mmse(snr: Numbers) -> Tensor:
+    """Return m(ρ), the least mean squared error of a fair sign σ seen as √ρ σ + N(0, 1).
+
+    m(ρ) = 1 − E tanh(ρ + √ρ Z) = e^(−ρ/2) E sech(√ρ Z) = E exp(−ρ(1 + S²)/2) with S of density ½ sech(πs/2): a
+    mixture of exponentials, so decreasing and convex, with e^−ρ ≤ m(ρ) ≤ e^(−ρ/2). Raises ValueError if ρ < 0.
+    """
+    return _binary_mmse(_numbers("snr", snr, 0))
+
+
+def information_mmse(bits: Numbers) -> Tensor:
+    """Return the least mean squared error of a fair sign about which I bits of information are known.
+
+    It is φ(1 − I), where φ(h) = 4p(1 − p) for h = h2(p), p ≤ ½. φ is convex, with φ(0) = 0, φ(1) = 1 and slope
+    2 ln 2 at 1, so φ(1 − I) ≥ 1 − (2 ln 2) I; it lies below 1 − I. Raises ValueError if I is not in [0, 1].
+    """
+    bits_known = _numbers("bits", bits, 0, 1)
+    low, high = torch.zeros_like(bits_known), torch.ones_like(bits_known)
+    for _ in range(60):  # bisection for u = 1 − 2p
+        u = (low + high) / 2
+        below = _bits_of_bias(u) < bits_known
+        low, high = torch.where(below, u, low), torch.where(below, high, u)
+    return 1 - low**2
+
+
+def information_bits(budget: Numbers, noise_var: Numbers) -> Tensor:
+    """Return I_M = (M/2) log2(1 + 1/(M τ²)), the most that M measurements can tell about any θ with E|θ|² = 1.
+
+    It holds for adaptive unit-norm orthogonal keys and Gaussian noise of variance τ² ≥ 0, in bits; I_0 = 0, and
+    I_M is infinite without noise. Raises ValueError if M is not an integer ≥ 0, τ² < 0, or the shapes do not
+    broadcast.
+    """
+    m, t = _broadcast(_numbers("budget", budget, 0, 1e15, whole=True), _numbers("noise_var", noise_var, 0))
+    return _channel_bits(m, torch.ones_like(t), t)
+
+
+def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
+    """Return a lower bound on the loss of every strategy, adaptive or not, with any decoder.
+
+    With I_k the information about the sign σ_k given the signs above it, the loss is at least Σ_k a_k² e_k, where
+    e_k ≥ φ(1 − I_k) (`information_mmse`) and e_k ≥ m((a_k² + ½ A_{k+1})/τ²) (`binary_mmse`), A_k = Σ_{j ≥ k} a_j².
+    The channel allows Σ_{j ≥ k} I_j ≤ (M/2) log2(1 + A_k/(M τ²)) for every k, and the bound is the smallest
+    Σ_k a_k² e_k under these constraints. A single measurement cannot adapt, so M = 1 also obeys the non-adaptive
+    bound.
+
+    Parameters
+    ----------
+    tree : TreePrior
+    budget : integer(s)
+        M, from 0 to D, unit-norm orthogonal keys.
+    noise_var : number(s)
+        τ² ≥ 0.
+
+    Returns
+    -------
+    Tensor
+        The bound, between 0 and 1, of the broadcast shape; it decreases in M and increases in τ².
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range or the shapes do not broadcast.
+    """
+    m, t = _budget_and_noise(tree, budget, noise_var)
+    bound = _information_bound(tree, m, t)
+    single = m == 1
+    if bool(single.any()):
+        bound[single] = torch.maximum(bound[single], _energy_bound(tree, m[single], t[single]))
+    return bound
+
+
+def nonadaptive_lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
+    """Return a lower bound on the loss of every non-adaptive strategy, with any decoder. Never below `lower_bound`.
+
+    Let P_j be the squared norm that the M keys spend on level j. If all signs but σ_k are given, what is left is a
+    sign in Gaussian noise of average signal-to-noise ratio ρ_k = (P_k v_k + ½ Σ_{j>k} P_j v_j)/τ², so that, m being
+    convex (`binary_mmse`), the loss is at least Σ_k a_k² m(ρ_k). The bound is the least of this over all
+    allocations, Σ_j P_j = M and 0 ≤ P_j ≤ 2^(j−1): a convex programme, certified by its linearisation.
+
+    Parameters, result and errors are those of `lower_bound`.
+    """
+    m, t = _budget_and_noise(tree, budget, noise_var)
+    return torch.maximum(_energy_bound(tree, m, t), lower_bound(tree, m, t))
+
+
+def nonadaptive_closed_form_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
+    """Return Σ_k a_k² exp(−M v_k/τ²), v_k = a_k²/2^(k−1): a lower bound on the loss of non-adaptive strategies.
+
+    It follows from `nonadaptive_lower_bound` (which it never exceeds) by ρ_k ≤ M v_k/τ² and m(ρ) ≥ e^−ρ, and it
+    gives the power law: if M v_1 ≥ τ² ≥ M v_K then L ≥ (α (1 − α)/e) (M a_1²/τ²)^−γ, `nonadaptive_exponent`.
+
+    Parameters, result and errors are those of `lower_bound`.
+    """
+    m, t = _budget_and_noise(tree, budget, noise_var)
+    v = _shares(tree) / 2.0 ** torch.arange(tree.levels)
+    return (_shares(tree) * torch.exp(-_ratio(m[..., None] * v, t[..., None]))).sum(-1)
+
+
+def nonadaptive_exponent(decay: Numbers) -> Tensor:
+    """Return γ = ln(1/α)/ln(2/α): the best non-adaptive loss falls like M^−γ, whatever the decoder.
+
+    Raises ValueError if α is not in (0, 1).
+    """
+    alpha = _numbers("decay", decay, 0, 1, open_=True)
+    return alpha.log() / (alpha / 2).log()
+
+
+def linear_exponent(decay: Numbers) -> Tensor:
+    """Return log2(1/α): without noise the best linear, non-adaptive loss falls like M^−log2(1/α).
+
+    Raises ValueError if α is not in (0, 1).
+    """
+    return -_numbers("decay", decay, 0, 1, open_=True).log2()
+
+
+def _numbers(
+    name: str, value: Numbers, low: float, high: float = math.inf, *, open_: bool = False, whole: bool = False
+) -> Tensor:
+    """Return the value in float64; ValueError unless all of it is in [low, high], or (low, high) if `open_`.
+
+    Infinity is allowed only for `whole` numbers without an upper end.
+    """
+    kind = "integers" if whole else "numbers"
+    left, right = "()" if open_ else "[]"
+    allowed = f"{kind} in {left}{low:g}, {high:g}{')' if math.isinf(high) else right}"
+    try:
+        numbers = torch.as_tensor(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} = {value!r}: must be {allowed}") from None
+    inside = (numbers > low) & (numbers < high) if open_ else (numbers >= low) & (numbers <= high)
+    fits = inside & (numbers.round() == numbers if whole else numbers.isfinite())
+    if not bool(fits.all()):
+        raise ValueError(f"{name} = {value!r}: must be {allowed}")
+    return numbers
+
+
+def _broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"the arguments have shapes {shapes}: must broadcast against each other") from None
+    return tuple(tensor.expand(shape) for tensor in tensors)
+
+
+def _shares(tree: TreePrior) -> Tensor:
+    """Return the share a_k² of each level, (K,), in float64 whatever the prior's dtype."""
+    shares = tree.decay ** torch.arange(tree.levels, dtype=torch.float64)
+    return shares / shares.sum()
+
+
+def _variances(prior: Prior) -> Tensor:
+    """Return the prior variance of each coordinate in decreasing order, (D,), in float64."""
+    if isinstance(prior, TreePrior):
+        level = prior.node_levels.cpu() - 1
+        return _shares(prior)[level] / 2.0**level
+    return torch.full((prior.dim,), 1 / prior.dim, dtype=torch.float64)
+
+
+def _budget_and_noise(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> tuple[Tensor, Tensor]:
+    m, t = _broadcast(
+        _numbers("budget", budget, 0, tree.dim, whole=True), _numbers("noise_var", noise_var, 0)
+    )
+    return m, t
+
+
+def _ratio(signal: Tensor, noise: Tensor) -> Tensor:
+    """Return signal/noise with 0/0 = 0 and x/0 = ∞."""
+    return torch.where(signal == 0, 0.0, signal / noise)
+
+
+def _channel_bits(m: Tensor, power: Tensor, noise_var: Tensor) -> Tensor:
+    """Return (M/2) log2(1 + power/(M τ²)), 0 for M = 0."""
+    return m / 2 * torch.log1p(_ratio(power / m.clamp_min(1), noise_var)).where(m > 0, 0.0) / math.log(2)
+
+
+def _sign_decoder_loss(tree: TreePrior, power: Tensor, noise_var: Tensor) -> Tensor:
+    """Return 1 − Σ_k a_k² q_k² (1 − 2p_k)² for the squared signal of each level, (..., K)."""
+    wrong = torch.special.ndtr(-_ratio(power, noise_var).sqrt())
+    reached = torch.cat([torch.ones_like(wrong[..., :1]), (1 - wrong[..., :-1]).cumprod(-1)], -1)
+    return (_shares(tree) * (1 - (reached * (1 - 2 * wrong)) ** 2)).sum(-1)
+
+
+def _best_groups(tree: TreePrior, budget: int, noise_var: float) -> tuple[Tensor, list[Tensor]]:
+    """Return 1 − L of the best code for every M = 0..budget, and for each level the M_k chosen at each M left.
+
+    The sum Σ_k a_k² q_k² (1 − 2p_k)² is nested, G_k(M) = max_c [a_k² (1 − 2p)² + (1 − p)² G_{k+1}(M − c)].
+    """
+    shares = _shares(tree)
+    left = torch.arange(budget + 1)
+    gain = torch.zeros(budget + 1, dtype=torch.float64)
+    choices: list[Tensor] = []
+    for level in reversed(range(tree.levels)):
+        counts = torch.tensor([0] + [2**e for e in range(level + 1)])
+        counts = counts[counts <= budget]
+        rho = _ratio(counts * shares[level] / 2.0**level, torch.tensor(noise_var, dtype=torch.float64))
+        wrong = torch.special.ndtr(-rho.sqrt())[:, None]
+        rest = left - counts[:, None]
+        value = shares[level] * (1 - 2 * wrong) ** 2 + (1 - wrong) ** 2 * gain[rest.clamp_min(0)]
+        gain, best = value.where(rest >= 0, -1.0).max(0)
+        choices.insert(0, counts[best])
+    return gain, choices
+
+
+_TINY = torch.finfo(torch.float64).tiny
+
+# The trapezoidal rule for a mixture over s > 0 of weight sech(πs/2): its error is below 1e-13.
+_NODES = 0.2 * torch.arange(121, dtype=torch.float64)
+_WEIGHTS = 0.2 / torch.cosh(math.pi / 2 * _NODES)
+_WEIGHTS[0] /= 2
+_RATES = (1 + _NODES**2) / 2
+
+
+def _binary_mmse(snr: Tensor) -> Tensor:
+    return torch.exp(-snr[..., None] * _RATES) @ _WEIGHTS
+
+
+def _bits_of_bias(u: Tensor) -> Tensor:
+    """Return 1 − h2((1 − u)/2), the bits known about a sign of mean u."""
+    p = torch.stack([(1 + u) / 2, (1 - u) / 2])
+    return 1 + torch.special.xlogy(p, p).sum(0) / math.log(2)
+
+
+def _information_bound(tree: TreePrior, m: Tensor, noise_var: Tensor) -> Tensor:
+    """Return min Σ_k a_k² e_k under the channel's constraints on the tails Σ_{j ≥ k} I_j.
+
+    With u_k the bias of level k, e_k = 1 − u_k², the optimum for a price μ_k of a bit is u_k = tanh(t_k) with
+    tanh(t_k)/t_k = μ_k/(2 ln2 a_k²). The tails are nested, so going up from the deepest level, each constraint
+    that is violated is met by capping all t_j below it at one common price.
+    """
+    shares = _shares(tree)
+    tails = shares.flip(0).cumsum(0).flip(0)
+    energy = (shares + tails) / 2  # a_k² + ½ A_{k+1}
+    floor = _binary_mmse(_ratio(energy, noise_var[..., None]))
+    cap = (1 - floor).sqrt()  # of u_k, (..., K)
+    u = torch.zeros_like(cap)
+    for level in reversed(range(tree.levels)):
+        u[..., level] = cap[..., level]
+        below = u[..., level:].clone()
+        allowed = _channel_bits(m, tails[level], noise_var)
+        # bisection for the price μ, as a share of the largest useful one, 2 ln2 a_level²
+        low, high = torch.zeros_like(m), torch.ones_like(m)
+        for _ in range(60):
+            price = (low + high) / 2
+            trial = _bias_at_price(price[..., None] * shares[level] / shares[level:]).minimum(below)
+            over = _bits_of_bias(trial).sum(-1) > allowed
+            low, high = torch.where(over, price, low), torch.where(over, high, price)
+        # `low` spends a little more than is allowed: the bound stays on the safe side
+        trial = _bias_at_price(low[..., None] * shares[level] / shares[level:]).minimum(below)
+        fits = _bits_of_bias(below).sum(-1) <= allowed
+        u[..., level:] = torch.where(fits[..., None], below, trial)
+    return ((1 - u**2) * shares).sum(-1)
+
+
+def _bias_at_price(ratio: Tensor) -> Tensor:
+    """Return u = tanh(t) where tanh(t)/t = ratio, and 0 where ratio ≥ 1."""
+    r = ratio.clamp(1e-12, 1 - 1e-15)
+    gap = 1 / r - 1
+    t = torch.where(gap < 2.5, (3 * gap / (1 - gap.clamp_max(2.5) / 5)).sqrt(), 1 / r)  # above the root
+    for _ in range(12):  # Newton's steps on the concave tanh(t) − r t descend to the root
+        th = t.tanh()
+        t = t - (th - r * t) / (1 - th**2 - r)
+    return torch.where(ratio >= 1, 0.0, t.tanh())
+
+
+def _energy_bound(tree: TreePrior, m: Tensor, noise_var: Tensor) -> Tensor:
+    """Return the non-adaptive bound min_P Σ_k a_k² m(ρ_k(P)) at each point."""
+    points = zip(m.flatten().tolist(), noise_var.flatten().tolist(), strict=True)
+    bounds = [_energy_bound_at(tree, budget, noise) for budget, noise in points]
+    return torch.tensor(bounds, dtype=torch.float64).reshape(m.shape)
+
+
+def _energy_bound_at(tree: TreePrior, budget: float, noise_var: float) -> float:
+    if budget == 0 or noise_var == 0:
+        return float(budget == 0)
+    shares = _shares(tree).numpy()
+    nodes = 2.0 ** np.arange(tree.levels)
+    v = shares / nodes
+    ratios = (np.diag(v) + np.triu(np.tile(v, (tree.levels, 1)), 1) / 2) / noise_var  # ρ = ratios @ P
+    rates, weights = _RATES.numpy(), _WEIGHTS.numpy()
+
+    def loss(power: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        terms = np.exp(-np.outer(ratios @ power, rates)) * weights
+        return float(shares @ terms.sum(1)), -(shares * (terms @ rates)) @ ratios
+
+    start = np.minimum(budget / tree.levels, nodes)
+    found = minimize(
+        loss,
+        start,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, n) for n in nodes],
+        constraints={"type": "ineq", "fun": lambda p: budget - p.sum(), "jac": lambda p: -np.ones_like(p)},
+        options={"ftol": 1e-13, "maxiter": 500},
+    )
+    # A convex function lies above its tangent plane, whose least value over the allocations is a greedy filling.
+    value, slope = loss(found.x)
+    order = np.argsort(slope)
+    filled = np.minimum(nodes[order], np.maximum(0.0, budget - np.cumsum(nodes[order]) + nodes[order]))
+    certified = value - float(slope @ found.x) + float(slope[order] @ filled)
+    closed_form = float(shares @ np.exp(-budget * v / noise_var))
+    return max(certified, closed_form)

@@ -1,0 +1,144 @@
+"""The built book, opened in a browser: what a reader sees works, and asks nobody for anything."""
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tools import browser as b
+
+REASON = b.missing()
+if REASON and os.environ.get("FVBOOK_REQUIRE_BROWSER"):  # set where a skipped check is no check
+    raise RuntimeError(REASON)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
+]
+PAGES = b.pages() if REASON is None else []
+per_page = pytest.mark.parametrize("page", PAGES)
+
+# Figures and icons that a screen reader would meet without knowing what they show.
+UNNAMED = """
+return [...document.querySelectorAll("article img, article svg")].filter((el) =>
+  !el.closest("[aria-hidden=true], mjx-container, button")
+  && !(el.getAttribute("alt") || "").trim()
+  && !el.closest("[aria-label]:not([aria-label=''])")
+  && !el.closest("[aria-labelledby]")
+).map((el) => el.outerHTML.slice(0, 200));
+"""
+# Text of inline figures whose contrast with the page behind it is below 3 : 1.
+UNREADABLE = """
+const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+const paint = canvas.getContext("2d", { willReadFrequently: true });
+function rgba(colour) {
+  paint.clearRect(0, 0, 1, 1); paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1);
+  return [...paint.getImageData(0, 0, 1, 1).data];
+}
+function luminance([r, g, b]) {
+  const [x, y, z] = [r, g, b].map((c) => c / 255)
+    .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+}
+function behind(el) {
+  for (; el; el = el.parentElement) {
+    const colour = rgba(getComputedStyle(el).backgroundColor);
+    if (colour[3] > 250) return colour;
+  }
+  return [255, 255, 255, 255];
+}
+const seen = [];
+for (const figure of document.querySelectorAll("article svg")) {
+  if (figure.closest("[aria-hidden=true]")) continue;
+  const ground = luminance(behind(figure.parentElement));
+  for (const el of figure.querySelectorAll("text, g[id^='text_'] use, g[id^='text_'] path")) {
+    const ink = luminance(rgba(getComputedStyle(el).fill));
+    const ratio = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+    if (ratio < 3) seen.push([ratio.toFixed(2), (el.textContent || el.outerHTML).slice(0, 80)]);
+  }
+}
+return seen;
+"""
+TOO_WIDE = """
+if (document.documentElement.scrollWidth <= innerWidth) return [];
+return [...document.querySelectorAll("body *")]
+  .filter((el) => el.getBoundingClientRect().right > innerWidth + 1)
+  .map((el) => el.tagName + "." + el.className).slice(0, 10);
+"""
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[str]:
+    with b.server() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    with b.browser() as driver:
+        yield driver
+
+
+@cache
+def parsed(page: str) -> BeautifulSoup:
+    return BeautifulSoup((b.BOOK / page).read_text(encoding="utf8"), "html.parser")
+
+
+@per_page
+def test_page_opens_without_errors_or_outside_requests(page: str, root: str, driver: Any) -> None:
+    driver.get_log("browser"), b.requests(driver)  # what earlier pages left
+    b.visit(driver, root + page)
+    errors = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+    assert not errors
+    here = (root, "data:", "blob:", "chrome://", "about:")
+    assert [url for url in b.requests(driver) if not url.startswith(here)] == []
+
+
+@per_page
+def test_math_is_typeset(page: str, root: str, driver: Any) -> None:
+    expected = len(parsed(page).select("article .math"))
+    b.visit(driver, root + page)
+    typeset = driver.execute_script("return document.querySelectorAll('article .math mjx-container').length")
+    wrong = driver.execute_script("return [...document.querySelectorAll('mjx-merror')].map((el) => el.title)")
+    assert not wrong
+    assert typeset >= expected
+
+
+@per_page
+def test_nothing_sticks_out_on_a_phone(page: str, root: str, driver: Any) -> None:
+    b.visit(driver, root + page, size=b.PHONE)
+    assert driver.execute_script(TOO_WIDE) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@per_page
+def test_figures_are_named_and_readable(page: str, theme: str, root: str, driver: Any) -> None:
+    b.visit(driver, root + page, theme=theme)
+    assert driver.execute_script("return document.documentElement.dataset.theme") == theme
+    assert driver.execute_script(UNNAMED) == []
+    assert driver.execute_script(UNREADABLE) == []
+
+
+@per_page
+def test_local_links_and_assets_exist(page: str) -> None:
+    dead = []
+    for tag in parsed(page).select("[href], [src]"):
+        link = str(tag.get("href") or tag.get("src") or "")
+        target = urlsplit(urljoin(f"http://book/{page}", link))
+        if target.netloc != "book" or not link:
+            continue
+        file = unquote(target.path).lstrip("/") or page
+        path: Path = b.BOOK / file
+        anchor = unquote(target.fragment)
+        if not path.is_file():
+            dead.append(link)
+        elif anchor and file.endswith(".html"):
+            ids = {str(el.get("id")) for el in parsed(file).select("[id]")}
+            ids |= {str(el.get("name")) for el in parsed(file).select("a[name]")}
+            if anchor not in ids:
+                dead.append(link)
+    assert not dead
