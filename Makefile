@@ -62,7 +62,8 @@ clean:
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12 ..." if sys.version_info < (3, 10) else 0)'
-	$(PYTHON) -m venv .venv
-	$(PY) -m pip install -r requirements.txt
-	$(PY) -m pip install --no-deps --no-build-isolation -e .
+	@echo "Setting up .venv: the first time this takes a few minutes, most of it download."
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet -r requirements.txt
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@

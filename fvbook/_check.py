@@ -30,8 +30,8 @@ def real(name: str, value: object, low: float, high: float = math.inf, *, open_:
     return number
 
 
-def tensor(name: str, value: object, *shape: int | None) -> Tensor:
-    """The value; ValueError unless a finite float tensor of this shape (None: any length ≥ 1)."""
+def tensor(name: str, value: object, *shape: int | None, dtype: torch.dtype | None = None) -> Tensor:
+    """The value; ValueError unless a finite float tensor of this shape (None: any length ≥ 1) and dtype."""
     wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
     if not isinstance(value, Tensor):
         raise ValueError(f"{name} = {value!r}: must be a torch.Tensor of shape {wanted}")
@@ -42,6 +42,8 @@ def tensor(name: str, value: object, *shape: int | None) -> Tensor:
         raise ValueError(f"{name} has shape {tuple(value.shape)}: must be {wanted}")
     if not value.is_floating_point():
         raise ValueError(f"{name} has dtype {value.dtype}: must be a floating-point type")
+    if dtype is not None and value.dtype != dtype:
+        raise ValueError(f"{name} has dtype {value.dtype}: must be {dtype}")
     if not bool(torch.isfinite(value).all()):
         raise ValueError(f"{name} holds NaN or infinite values: must be finite")
     return value

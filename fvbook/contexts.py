@@ -46,10 +46,10 @@ def sample_tokens(
 def moment(x: Tensor, y: Tensor) -> Tensor:
     """The moment b = (1/N) Σ_i y_i x_i of each context, (B, D), from x (B, N, D) and y (B, N).
 
-    Raises ValueError if the shapes do not fit or a value is not finite.
+    Raises ValueError if the shapes or dtypes do not fit or a value is not finite.
     """
     x = _check.tensor("x", x, None, None, None)
-    y = _check.tensor("y", y, *x.shape[:2])
+    y = _check.tensor("y", y, *x.shape[:2], dtype=x.dtype)
     return torch.einsum("bnd,bn->bd", x, y) / x.shape[1]
 
 

@@ -1,9 +1,9 @@
 """Exact Bayes decoders: the posterior over θ given linear measurements, or given the moment b of a context.
 
-A measurement is y_i = k_i·θ + N(0, τ²), with any keys k_i: shared by all samples, (M, D), or each sample's own,
-(B, M, D). Keys that were chosen from earlier outcomes need no other treatment: given those outcomes they are fixed.
-(With the tokens of a context as keys, k_i = x_i and τ² = s², the same functions give the full posterior of the
-context.)
+A measurement is y_i = k_i·θ + N(0, τ²), with any keys k_i: shared by all samples, (M, D), or each sample's
+own, (B, M, D). Keys that were chosen from earlier outcomes need no other treatment: given those outcomes they
+are fixed. (With the tokens of a context as keys, k_i = x_i and τ² = s², the same functions give the full
+posterior of the context.)
 """
 
 import math
@@ -17,7 +17,7 @@ from fvbook.priors import TreePrior
 
 
 class GaussianPosterior(NamedTuple):
-    """A Gaussian belief about θ: means (B, D), and covariances (B, D, D), or (D, D) where the keys are shared."""
+    """A Gaussian belief about θ: mean (B, D), covariance (B, D, D), or (D, D) where the keys are shared."""
 
     mean: Tensor
     covariance: Tensor
@@ -56,7 +56,10 @@ def gaussian_posterior(
 
 
 def leaf_projections(tree: TreePrior, keys: Tensor) -> Tensor:
-    """Return k·θ for every leaf, (..., 2^K), from keys (..., D), walking down the tree in O(D) for each key."""
+    """Return k·θ for every leaf, (..., 2^K), from keys (..., D), in O(D) steps for each key.
+
+    Raises ValueError if the last axis of keys is not D long.
+    """
     if not isinstance(keys, Tensor) or keys.ndim == 0 or keys.shape[-1] != tree.dim:
         shape = tuple(keys.shape) if isinstance(keys, Tensor) else keys
         raise ValueError(f"keys has shape {shape!r}: must be (..., {tree.dim})")
@@ -67,10 +70,20 @@ def leaf_projections(tree: TreePrior, keys: Tensor) -> Tensor:
     return total
 
 
+def log_normalised(log_weights: Tensor) -> Tensor:
+    """Return log probabilities, (..., n), in proportion to the weights.
+
+    Weights below e^-60 of the largest are raised to that: no result can see it (float64 ends at e^-36), and
+    it keeps the subnormal numbers away, which are slow.
+    """
+    shifted = log_weights - log_weights.max(-1, keepdim=True).values
+    return torch.log_softmax(shifted.clamp_min(-60), -1)
+
+
 def tree_log_posterior(tree: TreePrior, keys: Tensor, outcomes: Tensor, noise_var: float) -> Tensor:
     """Return the log posterior of every leaf given y = K θ + N(0, τ²), (B, 2^K).
 
-    Normalised in the log domain (log-sum-exp), so it is stable at any τ² > 0.
+    Normalised in the log domain (`log_normalised`), so it is stable at any τ² > 0.
 
     Parameters
     ----------
@@ -91,16 +104,16 @@ def tree_log_posterior(tree: TreePrior, keys: Tensor, outcomes: Tensor, noise_va
     log_likelihood = torch.zeros(len(outcomes), 2**tree.levels, dtype=keys.dtype, device=keys.device)
     for i in range(outcomes.shape[1]):  # one at a time: (B, M, 2^K) may not fit in memory
         log_likelihood -= (outcomes[:, i, None] - leaf_projections(tree, keys[..., i, :])) ** 2
-    return torch.log_softmax(log_likelihood / (2 * noise_var), -1)
+    return log_normalised(log_likelihood / (2 * noise_var))
 
 
 def moment_log_posterior(tree: TreePrior, b: Tensor, n_tokens: int, noise_std: float) -> Tensor:
-    """Return the log posterior of every leaf given the moment b of N tokens, (B, 2^K), exactly at every N ≥ 1.
+    """Return the log posterior of every leaf given the moment b of N tokens, (B, 2^K), exactly at every N.
 
     Given y, b is Gaussian, and |y|² = (1 + s²) χ²_N does not depend on θ; integrating |y|² out gives, with
-    t = b·θ and ν = (N − D)/2, log p(b | θ) = N t/s² + ν log r + log K_ν(N r/s²) + const, r² = s²|b|² + t², and
-    K_ν the modified Bessel function. Without noise, p(b | θ) ∝ t^((N−D−1)/2) exp(−N |b|²/(2t)) for t > 0, else 0.
-    No strategy that sees the context through b alone does better than this posterior.
+    t = b·θ and ν = (N − D)/2, log p(b | θ) = N t/s² + ν log r + log K_ν(N r/s²) + const, r² = s²|b|² + t²,
+    and K_ν the modified Bessel function. Without noise, p(b | θ) ∝ t^((N−D−1)/2) exp(−N |b|²/(2t)) for t > 0,
+    else 0. No strategy that sees the context through b alone does better than this posterior.
 
     Parameters
     ----------
@@ -133,7 +146,7 @@ def moment_log_posterior(tree: TreePrior, b: Tensor, n_tokens: int, noise_std: f
         # N t/s² − x, without cancellation: t − r = −s²|b|²/(t + r) for t > 0
         shift = torch.where(t > 0, -n * norm2 / (t + r), n * (t - r) / s**2)
         log_density = shift + order * r.log() + _log_scaled_bessel_k(order, x)
-    return torch.log_softmax(log_density, -1)
+    return log_normalised(log_density)
 
 
 def tree_mean(tree: TreePrior, log_posterior: Tensor) -> Tensor:
@@ -141,9 +154,7 @@ def tree_mean(tree: TreePrior, log_posterior: Tensor) -> Tensor:
 
     At a node of level k it is a_k (P(left of the node) − P(right of the node)).
     """
-    p = log_posterior.exp()
-    if p.shape[-1] != 2**tree.levels:
-        raise ValueError(f"log_posterior has shape {tuple(p.shape)}: must be (..., {2**tree.levels})")
+    p = _leaf_probabilities(tree, log_posterior)
     means = []
     for amplitude in reversed(tree.amplitudes.tolist()):
         left, right = p[..., 0::2], p[..., 1::2]
@@ -152,12 +163,31 @@ def tree_mean(tree: TreePrior, log_posterior: Tensor) -> Tensor:
     return torch.cat(means[::-1], -1)
 
 
+def tree_reach(tree: TreePrior, log_posterior: Tensor) -> Tensor:
+    """Return the probability that the path visits each node, (..., D), from the log posterior, (..., 2^K)."""
+    p = _leaf_probabilities(tree, log_posterior)
+    masses = []
+    for _ in range(tree.levels):
+        p = p[..., 0::2] + p[..., 1::2]
+        masses.append(p)
+    return torch.cat(masses[::-1], -1)
+
+
 def tree_risk(tree: TreePrior, log_posterior: Tensor) -> Tensor:
     """Return the posterior risk 1 − |E[θ | Φ]|² of each sample, (...,), from its log posterior, (..., 2^K).
 
-    Since |θ| = 1, its mean over samples is the Bayes risk E|θ − E[θ | Φ]|², with less variance than the errors.
+    Since |θ| = 1, its mean over samples is the Bayes risk E|θ − E[θ | Φ]|², with less variance than the
+    errors.
     """
     return 1 - (tree_mean(tree, log_posterior) ** 2).sum(-1)
+
+
+def _leaf_probabilities(tree: TreePrior, log_posterior: Tensor) -> Tensor:
+    if log_posterior.shape[-1:] != (2**tree.levels,):
+        raise ValueError(
+            f"log_posterior has shape {tuple(log_posterior.shape)}: must be (..., {2**tree.levels})"
+        )
+    return log_posterior.exp()
 
 
 def _checked(dim: int, keys: Tensor, outcomes: Tensor, noise_var: float) -> tuple[Tensor, Tensor, float]:
@@ -180,7 +210,7 @@ def _log_scaled_bessel_k(order: float, x: Tensor) -> Tensor:
     argument overflows.
     """
     peak = torch.asinh(order / x)
-    width = (order**2 + x**2) ** -0.25
+    width = (order**2 + x**2 + 1) ** -0.25
     top = order * peak - 2 * x * torch.sinh(peak / 2) ** 2  # the exponent at the maximum, + x
     total = torch.zeros_like(x)
     for step in torch.arange(-12, 12.01, 0.5).tolist():

@@ -39,7 +39,7 @@ class Trace(NamedTuple):
 
 def _linear(n_in: int, n_out: int, generator: Generator | None) -> nn.Linear:
     """A linear layer with weights N(0, 1/n_in) and no bias at first, drawn from the generator."""
-    layer = nn.utils.skip_init(nn.Linear, n_in, n_out)  # type: ignore[no-untyped-call]
+    layer = nn.Linear(n_in, n_out, device="meta").to_empty(device="cpu")  # takes no random numbers
     with torch.no_grad():
         layer.weight.normal_(0, n_in**-0.5, generator=generator)
         layer.bias.zero_()
@@ -146,18 +146,27 @@ class ConstrainedTransformer(nn.Module):
         self.decoder = Decoder(self.budget, dim, width * decoder_mlp, generator)
         self.to(device=device, dtype=dtype)
 
+    def extra_repr(self) -> str:
+        """The sizes that the list of submodules does not tell."""
+        return f"dim={self.dim}, layers={self.layers}, channels={self.channels}"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters, and so of every moment and token the model takes."""
+        return self.decoder.linear.dtype
+
     def forward(self, b: Tensor, *, checked: bool = False) -> Tensor:
         """θ̂ (B, D) from the moments b (B, D) of B contexts.
 
-        Raises ValueError if b is not a finite tensor of that shape; `checked=True` says that it is known to
-        be one.
+        Raises ValueError if b is not a finite tensor of that shape and of the model's dtype; `checked=True`
+        says that it is known to be one.
         """
         return self.trace(b, checked=checked).theta_hat
 
     def trace(self, b: Tensor, *, checked: bool = False) -> Trace:
         """What each layer does with the moments b (B, D). Errors as in `forward`."""
         if not checked:
-            _check.tensor("b", b, None, self.dim)
+            _check.tensor("b", b, None, self.dim, dtype=self.dtype)
         phi = b[:, :0]  # Φ_0 is empty
         keys = []
         for router in self.routers:
@@ -189,12 +198,12 @@ class ConstrainedTransformer(nn.Module):
         Raises
         ------
         ValueError
-            If the shapes do not fit or a value is not finite.
+            If the shapes or dtypes do not fit or a value is not finite.
         """
-        _check.tensor("x", x, None, None, self.dim)
+        _check.tensor("x", x, None, None, self.dim, dtype=self.dtype)
         batch, n_tokens, _ = x.shape
-        _check.tensor("y", y, batch, n_tokens)
-        _check.tensor("x_query", x_query, batch, self.dim)
+        _check.tensor("y", y, batch, n_tokens, dtype=self.dtype)
+        _check.tensor("x_query", x_query, batch, self.dim, dtype=self.dtype)
         queries = x.new_ones(batch, n_tokens + 1, self.channels)  # constant: (B, N+1, d)
         workspace = x.new_zeros(batch, n_tokens + 1, 0)  # (B, N+1, 0)
         for router in self.routers:

@@ -27,7 +27,7 @@ class GaussianPrior:
     ) -> None:
         self.dim = _check.integer("dim", dim, 1)
         self.dtype = dtype
-        self.device = torch.device(device)
+        self.device = torch.empty(0, device=device).device  # as tensors name it: "cuda" is cuda:0
 
     def __repr__(self) -> str:
         return f"GaussianPrior(dim={self.dim})"
@@ -96,7 +96,7 @@ class TreePrior:
         self.levels = _check.integer("levels", levels, 1, 12)
         self.decay = _check.real("decay", decay, 0, 1, open_=True)
         self.dtype = dtype
-        self.device = torch.device(device)
+        self.device = torch.empty(0, device=device).device  # as tensors name it: "cuda" is cuda:0
         self.dim = 2**self.levels - 1
 
         level = torch.arange(self.levels, dtype=torch.float64)

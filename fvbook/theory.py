@@ -62,8 +62,8 @@ def linear_mmse(prior: Prior, budget: Numbers, n_tokens: Numbers, noise_std: Num
 def gaussian_mmse(covariance: Tensor, budget: Numbers, noise_var: Numbers) -> Tensor:
     """Return the least loss of M unit-norm orthogonal measurements of a Gaussian θ, adaptive or not.
 
-    With θ ~ N(0, C) and y_i = k_i·θ + N(0, τ²) the posterior covariance depends on the keys alone, and the best
-    keys are the top M eigenvectors of C: L = Σ_{i ≤ M} λ_i τ²/(λ_i + τ²) + Σ_{i > M} λ_i.
+    With θ ~ N(0, C) and y_i = k_i·θ + N(0, τ²) the posterior covariance depends on the keys alone, and the
+    best keys are the top M eigenvectors of C: L = Σ_{i ≤ M} λ_i τ²/(λ_i + τ²) + Σ_{i > M} λ_i.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ def one_coordinate_mmse(tree: TreePrior, budget: Numbers, noise_var: Numbers = 0
 def group_code(tree: TreePrior, budget: int, noise_var: float) -> tuple[int, ...]:
     """Return the best group-testing code: the number M_k of groups at each level, with Σ M_k ≤ M.
 
-    The 2^(k−1) nodes of level k fall into M_k groups of neighbours of equal size (M_k is a power of two, or 0 if
-    the level is not read), and each group has one key, the normalised sum of its nodes. The keys are fixed
+    The 2^(k−1) nodes of level k fall into M_k groups of neighbours of equal size (M_k is a power of two, or 0
+    if the level is not read), and each group has one key, the normalised sum of its nodes. The keys are fixed
     beforehand, so this is a non-adaptive strategy; see `group_code_mmse` for its decoder and its loss.
 
     Raises ValueError if M is not an integer from 0 to D or τ² < 0.
@@ -154,11 +154,11 @@ def group_code(tree: TreePrior, budget: int, noise_var: float) -> tuple[int, ...
 
 
 def group_code_mmse(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
-    """Return the loss of the best group-testing code under the sign decoder: an upper bound for non-adaptive keys.
+    """Return the loss of the best group-testing code under the sign decoder.
 
-    Read from the root down, the group that holds the node reached gives the sign of that level: with M_k groups
-    its signal-to-noise ratio is ρ_k = M_k v_k/τ², v_k = a_k²/2^(k−1). With p_k = Q(√ρ_k) and
-    q_k = Π_{i<k} (1 − p_i) the loss is 1 − Σ_k a_k² q_k² (1 − 2p_k)², exactly. The numbers M_k are optimised by
+    Read from the root down, the group that holds the node reached gives the sign of that level: with M_k
+    groups its signal-to-noise ratio is ρ_k = M_k v_k/τ², v_k = a_k²/2^(k−1). With p_k = Q(√ρ_k) and q_k =
+    Π_{i<k} (1 − p_i) the loss is 1 − Σ_k a_k² q_k² (1 − 2p_k)², exactly. The numbers M_k are optimised by
     dynamic programming over the levels. As a function of M the loss falls like M^−γ, `nonadaptive_exponent`.
 
     Parameters
@@ -190,8 +190,9 @@ def group_code_mmse(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Ten
 def binary_mmse(snr: Numbers) -> Tensor:
     """Return m(ρ), the least mean squared error of a fair sign σ seen as √ρ σ + N(0, 1).
 
-    m(ρ) = 1 − E tanh(ρ + √ρ Z) = e^(−ρ/2) E sech(√ρ Z) = E exp(−ρ(1 + S²)/2) with S of density ½ sech(πs/2): a
-    mixture of exponentials, so decreasing and convex, with e^−ρ ≤ m(ρ) ≤ e^(−ρ/2). Raises ValueError if ρ < 0.
+    m(ρ) = 1 − E tanh(ρ + √ρ Z) = e^(−ρ/2) E sech(√ρ Z) = E exp(−ρ(1 + S²)/2) with S of density ½ sech(πs/2):
+    a mixture of exponentials, so decreasing and convex, with e^−ρ ≤ m(ρ) ≤ e^(−ρ/2). Raises ValueError if ρ <
+    0.
     """
     return _binary_mmse(_numbers("snr", snr, 0))
 
@@ -199,8 +200,9 @@ def binary_mmse(snr: Numbers) -> Tensor:
 def information_mmse(bits: Numbers) -> Tensor:
     """Return the least mean squared error of a fair sign about which I bits of information are known.
 
-    It is φ(1 − I), where φ(h) = 4p(1 − p) for h = h2(p), p ≤ ½. φ is convex, with φ(0) = 0, φ(1) = 1 and slope
-    2 ln 2 at 1, so φ(1 − I) ≥ 1 − (2 ln 2) I; it lies below 1 − I. Raises ValueError if I is not in [0, 1].
+    It is φ(1 − I), where φ(h) = 4p(1 − p) for h = h2(p), p ≤ ½. φ is convex, with φ(0) = 0, φ(1) = 1 and
+    slope 2 ln 2 at 1, so φ(1 − I) ≥ 1 − (2 ln 2) I; it lies below 1 − I. Raises ValueError if I is not in [0,
+    1].
     """
     bits_known = _numbers("bits", bits, 0, 1)
     low, high = torch.zeros_like(bits_known), torch.ones_like(bits_known)
@@ -212,11 +214,11 @@ def information_mmse(bits: Numbers) -> Tensor:
 
 
 def information_bits(budget: Numbers, noise_var: Numbers) -> Tensor:
-    """Return I_M = (M/2) log2(1 + 1/(M τ²)), the most that M measurements can tell about any θ with E|θ|² = 1.
+    """Return I_M = (M/2) log2(1 + 1/(M τ²)), the most bits that M measurements tell about θ, E|θ|² = 1.
 
-    It holds for adaptive unit-norm orthogonal keys and Gaussian noise of variance τ² ≥ 0, in bits; I_0 = 0, and
-    I_M is infinite without noise. Raises ValueError if M is not an integer ≥ 0, τ² < 0, or the shapes do not
-    broadcast.
+    It holds for adaptive unit-norm orthogonal keys and Gaussian noise of variance τ² ≥ 0, in bits; I_0 = 0,
+    and I_M is infinite without noise. Raises ValueError if M is not an integer ≥ 0, τ² < 0, or the shapes do
+    not broadcast.
     """
     m, t = _broadcast(_numbers("budget", budget, 0, 1e15, whole=True), _numbers("noise_var", noise_var, 0))
     return _channel_bits(m, torch.ones_like(t), t)
@@ -225,11 +227,11 @@ def information_bits(budget: Numbers, noise_var: Numbers) -> Tensor:
 def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
     """Return a lower bound on the loss of every strategy, adaptive or not, with any decoder.
 
-    With I_k the information about the sign σ_k given the signs above it, the loss is at least Σ_k a_k² e_k, where
-    e_k ≥ φ(1 − I_k) (`information_mmse`) and e_k ≥ m((a_k² + ½ A_{k+1})/τ²) (`binary_mmse`), A_k = Σ_{j ≥ k} a_j².
-    The channel allows Σ_{j ≥ k} I_j ≤ (M/2) log2(1 + A_k/(M τ²)) for every k, and the bound is the smallest
-    Σ_k a_k² e_k under these constraints. A single measurement cannot adapt, so M = 1 also obeys the non-adaptive
-    bound.
+    With I_k the information about the sign σ_k given the signs above it, the loss is at least Σ_k a_k² e_k,
+    where e_k ≥ φ(1 − I_k) (`information_mmse`) and e_k ≥ m((a_k² + ½ A_{k+1})/τ²) (`binary_mmse`), A_k = Σ_{j
+    ≥ k} a_j². The channel allows Σ_{j ≥ k} I_j ≤ (M/2) log2(1 + A_k/(M τ²)) for every k, and the bound is the
+    smallest Σ_k a_k² e_k under these constraints. A single measurement cannot adapt, so M = 1 also obeys the
+    non-adaptive bound.
 
     Parameters
     ----------
@@ -258,12 +260,13 @@ def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
 
 
 def nonadaptive_lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
-    """Return a lower bound on the loss of every non-adaptive strategy, with any decoder. Never below `lower_bound`.
+    """Return a lower bound on the loss of every non-adaptive strategy, whatever its decoder.
 
-    Let P_j be the squared norm that the M keys spend on level j. If all signs but σ_k are given, what is left is a
-    sign in Gaussian noise of average signal-to-noise ratio ρ_k = (P_k v_k + ½ Σ_{j>k} P_j v_j)/τ², so that, m being
-    convex (`binary_mmse`), the loss is at least Σ_k a_k² m(ρ_k). The bound is the least of this over all
-    allocations, Σ_j P_j = M and 0 ≤ P_j ≤ 2^(j−1): a convex programme, certified by its linearisation.
+    Let P_j be the squared norm that the M keys spend on level j. If all signs but σ_k are given, what is left
+    is a sign in Gaussian noise of average signal-to-noise ratio ρ_k = (P_k v_k + ½ Σ_{j>k} P_j v_j)/τ², so
+    that, m being convex (`binary_mmse`), the loss is at least Σ_k a_k² m(ρ_k). The bound is the least of this
+    over all allocations, Σ_j P_j = M and 0 ≤ P_j ≤ 2^(j−1): a convex programme, certified by its
+    linearisation.
 
     Parameters, result and errors are those of `lower_bound`.
     """
@@ -272,10 +275,11 @@ def nonadaptive_lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers
 
 
 def nonadaptive_closed_form_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
-    """Return Σ_k a_k² exp(−M v_k/τ²), v_k = a_k²/2^(k−1): a lower bound on the loss of non-adaptive strategies.
+    """Return Σ_k a_k² exp(−M v_k/τ²), v_k = a_k²/2^(k−1), a lower bound for every non-adaptive strategy.
 
-    It follows from `nonadaptive_lower_bound` (which it never exceeds) by ρ_k ≤ M v_k/τ² and m(ρ) ≥ e^−ρ, and it
-    gives the power law: if M v_1 ≥ τ² ≥ M v_K then L ≥ (α (1 − α)/e) (M a_1²/τ²)^−γ, `nonadaptive_exponent`.
+    It follows from `nonadaptive_lower_bound` (which it never exceeds) by ρ_k ≤ M v_k/τ² and m(ρ) ≥ e^−ρ, and
+    it gives the power law: if M v_1 ≥ τ² ≥ M v_K then L ≥ (α (1 − α)/e) (M a_1²/τ²)^−γ,
+    `nonadaptive_exponent`.
 
     Parameters, result and errors are those of `lower_bound`.
     """
@@ -370,7 +374,7 @@ def _sign_decoder_loss(tree: TreePrior, power: Tensor, noise_var: Tensor) -> Ten
 
 
 def _best_groups(tree: TreePrior, budget: int, noise_var: float) -> tuple[Tensor, list[Tensor]]:
-    """Return 1 − L of the best code for every M = 0..budget, and for each level the M_k chosen at each M left.
+    """Return 1 − L of the best code for every M ≤ budget, and each level's M_k for every M left to it.
 
     The sum Σ_k a_k² q_k² (1 − 2p_k)² is nested, G_k(M) = max_c [a_k² (1 − 2p)² + (1 − p)² G_{k+1}(M − c)].
     """
@@ -413,8 +417,8 @@ def _information_bound(tree: TreePrior, m: Tensor, noise_var: Tensor) -> Tensor:
     """Return min Σ_k a_k² e_k under the channel's constraints on the tails Σ_{j ≥ k} I_j.
 
     With u_k the bias of level k, e_k = 1 − u_k², the optimum for a price μ_k of a bit is u_k = tanh(t_k) with
-    tanh(t_k)/t_k = μ_k/(2 ln2 a_k²). The tails are nested, so going up from the deepest level, each constraint
-    that is violated is met by capping all t_j below it at one common price.
+    tanh(t_k)/t_k = μ_k/(2 ln2 a_k²). The tails are nested, so going up from the deepest level, each
+    constraint that is violated is met by capping all t_j below it at one common price.
     """
     shares = _shares(tree)
     tails = shares.flip(0).cumsum(0).flip(0)
@@ -465,26 +469,29 @@ def _energy_bound_at(tree: TreePrior, budget: float, noise_var: float) -> float:
     nodes = 2.0 ** np.arange(tree.levels)
     v = shares / nodes
     ratios = (np.diag(v) + np.triu(np.tile(v, (tree.levels, 1)), 1) / 2) / noise_var  # ρ = ratios @ P
-    rates, weights = _RATES.numpy(), _WEIGHTS.numpy()
+    rates = _RATES.numpy()
+    log_weights = np.log(shares)[:, None] + np.log(_WEIGHTS.numpy())
 
-    def loss(power: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        terms = np.exp(-np.outer(ratios @ power, rates)) * weights
-        return float(shares @ terms.sum(1)), -(shares * (terms @ rates)) @ ratios
+    def log_loss(power: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        exponents = log_weights - np.outer(ratios @ power, rates)  # the loss is a mixture of exponentials
+        top = exponents.max()
+        terms = np.exp(exponents - top)
+        return float(top + np.log(terms.sum())), -(terms @ rates) @ ratios / terms.sum()
 
     start = np.minimum(budget / tree.levels, nodes)
     found = minimize(
-        loss,
+        log_loss,
         start,
         jac=True,
         method="SLSQP",
         bounds=[(0.0, n) for n in nodes],
         constraints={"type": "ineq", "fun": lambda p: budget - p.sum(), "jac": lambda p: -np.ones_like(p)},
-        options={"ftol": 1e-13, "maxiter": 500},
+        options={"ftol": 1e-12, "maxiter": 500},
     )
-    # A convex function lies above its tangent plane, whose least value over the allocations is a greedy filling.
-    value, slope = loss(found.x)
+    # The logarithm of a mixture of exponentials is convex and so lies above its tangent plane, and the least
+    # value of that is a greedy filling. A solver that stopped early would only loosen the bound.
+    value, slope = log_loss(found.x)
     order = np.argsort(slope)
-    filled = np.minimum(nodes[order], np.maximum(0.0, budget - np.cumsum(nodes[order]) + nodes[order]))
-    certified = value - float(slope @ found.x) + float(slope[order] @ filled)
-    closed_form = float(shares @ np.exp(-budget * v / noise_var))
-    return max(certified, closed_form)
+    filled = np.clip(budget - np.cumsum(nodes[order]) + nodes[order], 0, nodes[order])
+    certified = math.exp(value - float(slope @ found.x) + float(slope[order] @ filled))
+    return max(certified, float(shares @ np.exp(-budget * v / noise_var)))

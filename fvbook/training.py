@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Generator, Tensor
 from torch.func import functional_call, stack_module_state, vmap
@@ -80,9 +81,10 @@ class TrainConfig:
             ("warmup", 0),
             ("held_out", 2),
         ]:
-            _check.integer(name, getattr(self, name), low)
-        _check.real("noise_std", self.noise_std, 0)
-        _check.real("learning_rate", self.learning_rate, 0, open_=True)
+            object.__setattr__(self, name, _check.integer(name, getattr(self, name), low))
+        object.__setattr__(self, "noise_std", _check.real("noise_std", self.noise_std, 0))
+        rate = _check.real("learning_rate", self.learning_rate, 0, open_=True)
+        object.__setattr__(self, "learning_rate", rate)
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -177,7 +179,7 @@ def train_ensemble(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         run.load(path)
-    silence = {} if progress else {"disable": True}  # else as TQDM_DISABLE says
+    silence: dict[str, Any] = {} if progress else {"disable": True}  # else as TQDM_DISABLE says
     saved = time.monotonic()
     try:
         with (
@@ -303,7 +305,7 @@ class _Run:
         return {
             "prior": repr(self.prior),
             "config": asdict(self.config),
-            "seeds": list(self.seeds),
+            "seeds": [int(seed) for seed in self.seeds],
             "model": repr(self.models[0]),
             "dtype": str(self.prior.dtype),
         }
@@ -320,10 +322,15 @@ class _Run:
         os.replace(draft, path)
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint. ValueError if it is of another run."""
-        with safe_open(path, framework="pt", device=str(self.prior.device)) as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        """Go on from a checkpoint. ValueError if it is of another run or cannot be read."""
+        try:
+            with safe_open(path, framework="pt", device=str(self.prior.device)) as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(
+                f"checkpoint = {str(path)!r} is damaged ({error}): must be a safetensors file, or absent"
+            ) from None
         theirs, ours = json.loads(metadata.get("run", "{}")), self._identity()
         differing = [key for key in ours if theirs.get(key) != ours[key]]
         if differing:
@@ -336,7 +343,7 @@ class _Run:
             for name, tensor in self._state().items():
                 tensor.copy_(tensors[name])
         for generator, random in zip(self.generators, tensors["random"], strict=True):
-            generator.set_state(random.cpu())
+            generator.set_state(random.cpu().clone())  # set_state misreads a view into a larger tensor
         *self.records, self.since_record = tensors["records"].unbind()
         self.step = int(metadata["step"])
 

@@ -55,7 +55,7 @@ const seen = [];
 for (const figure of document.querySelectorAll("article svg")) {
   if (figure.closest("[aria-hidden=true]")) continue;
   const ground = luminance(behind(figure.parentElement));
-  for (const el of figure.querySelectorAll("text, g[id^='text_'] use, g[id^='text_'] path")) {
+  for (const el of figure.querySelectorAll("text, g[id^='text_'] use")) {
     const ink = luminance(rgba(getComputedStyle(el).fill));
     const ratio = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
     if (ratio < 3) seen.push([ratio.toFixed(2), (el.textContent || el.outerHTML).slice(0, 80)]);
