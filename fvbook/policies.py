@@ -391,7 +391,8 @@ def solve_two_measurements(decay: float, noise_var: float) -> TwoMeasurements:
     )  # rotate all of the root's share into the first key
     pair = torch.stack([nearest, torch.stack([-nearest[1], nearest[0]])]) @ pair
     pair = pair * torch.where(pair[0].abs() > 1e-9, pair[0], pair[1]).sign()
-    pair = pair if pair[0, 1] >= pair[0, 2] else pair[:, [0, 2, 1]]
+    left, right = pair[:, 1].round(decimals=9).tolist(), pair[:, 2].round(decimals=9).tolist()
+    pair = (pair if left >= right else pair[:, [0, 2, 1]]) + 0.0  # − 0 becomes 0
     return TwoMeasurements(
         decay=decay,
         noise_var=noise_var,

@@ -227,11 +227,14 @@ def information_bits(budget: Numbers, noise_var: Numbers) -> Tensor:
 def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
     """Return a lower bound on the loss of every strategy, adaptive or not, with any decoder.
 
-    With I_k the information about the sign σ_k given the signs above it, the loss is at least Σ_k a_k² e_k,
-    where e_k ≥ φ(1 − I_k) (`information_mmse`) and e_k ≥ m((a_k² + ½ A_{k+1})/τ²) (`binary_mmse`), A_k = Σ_{j
-    ≥ k} a_j². The channel allows Σ_{j ≥ k} I_j ≤ (M/2) log2(1 + A_k/(M τ²)) for every k, and the bound is the
-    smallest Σ_k a_k² e_k under these constraints. A single measurement cannot adapt, so M = 1 also obeys the
-    non-adaptive bound.
+    The largest of three. (1) Information: with I_k the bits known about the sign σ_k given the signs above
+    it, and A_k = Σ_{j ≥ k} a_j², the error of level k is at least φ(1 − I_k) (`information_mmse`) and at
+    least m((a_k² + A_k)/(2τ²)) (`binary_mmse`), and the channel allows Σ_{j ≥ k} I_j ≤ (M/2) log2(1 + A_k/(M
+    τ²)) for every k: the least Σ_k a_k² e_k under these constraints. (2) Energy: outcomes can aim the next
+    key at the path no better than by the factor Λ = 1 + √((1 + a_1²)/π)/τ, so an adaptive strategy has the
+    signal energies of a non-adaptive one of budget 1 + Λ + … + Λ^(M−1), and a sign read with mean
+    signal-to-noise ratio ρ has an error of at least ψ(ρ) = 1 − u², u atanh u = ρ; see
+    `nonadaptive_lower_bound`. (3) A single measurement cannot adapt, so M = 1 obeys the non-adaptive bound.
 
     Parameters
     ----------
@@ -253,6 +256,7 @@ def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
     """
     m, t = _budget_and_noise(tree, budget, noise_var)
     bound = _information_bound(tree, m, t)
+    bound = torch.maximum(bound, _energy_bound(tree, m, t, adaptive=True))
     single = m == 1
     if bool(single.any()):
         bound[single] = torch.maximum(bound[single], _energy_bound(tree, m[single], t[single]))
@@ -455,43 +459,74 @@ def _bias_at_price(ratio: Tensor) -> Tensor:
     return torch.where(ratio >= 1, 0.0, t.tanh())
 
 
-def _energy_bound(tree: TreePrior, m: Tensor, noise_var: Tensor) -> Tensor:
-    """Return the non-adaptive bound min_P Σ_k a_k² m(ρ_k(P)) at each point."""
+Array = npt.NDArray[np.float64]
+
+
+def _mmse_curve(rho: Array) -> tuple[Array, Array]:
+    """Return m(ρ) and its derivative."""
+    rates = _RATES.numpy()
+    terms = np.exp(-np.outer(rho, rates)) * _WEIGHTS.numpy()
+    return terms.sum(1), -terms @ rates
+
+
+def _sequential_curve(
+    rho: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return ψ(ρ) and its derivative, from the root t of t tanh t = ρ: ψ = 1 − tanh² t."""
+    low, high = np.maximum(np.sqrt(rho), rho), (rho + np.sqrt(rho**2 + 4 * rho)) / 2
+    for _ in range(50):
+        t = (low + high) / 2
+        below = t * np.tanh(t) < rho
+        low, high = np.where(below, t, low), np.where(below, high, t)
+    u = np.tanh(high)  # of the upper end: ψ is not overestimated
+    loss = 4 * np.exp(-2 * high) / (1 + np.exp(-2 * high)) ** 2  # 1/cosh²
+    slope = -2 * u * loss / np.maximum(u + high * loss, 1e-300)
+    return loss, np.where(rho < 1e-12, -1.0, slope)
+
+
+def _energy_bound(tree: TreePrior, m: Tensor, noise_var: Tensor, *, adaptive: bool = False) -> Tensor:
+    """Return min_P Σ_k a_k² f(ρ_k(P)) at each point, f = m, or f = ψ and the effective budget if adaptive."""
     points = zip(m.flatten().tolist(), noise_var.flatten().tolist(), strict=True)
-    bounds = [_energy_bound_at(tree, budget, noise) for budget, noise in points]
+    bounds = [_energy_bound_at(tree, budget, noise, adaptive=adaptive) for budget, noise in points]
     return torch.tensor(bounds, dtype=torch.float64).reshape(m.shape)
 
 
-def _energy_bound_at(tree: TreePrior, budget: float, noise_var: float) -> float:
+def _energy_bound_at(tree: TreePrior, budget: float, noise_var: float, *, adaptive: bool = False) -> float:
     if budget == 0 or noise_var == 0:
         return float(budget == 0)
     shares = _shares(tree).numpy()
     nodes = 2.0 ** np.arange(tree.levels)
     v = shares / nodes
     ratios = (np.diag(v) + np.triu(np.tile(v, (tree.levels, 1)), 1) / 2) / noise_var  # ρ = ratios @ P
-    rates = _RATES.numpy()
-    log_weights = np.log(shares)[:, None] + np.log(_WEIGHTS.numpy())
+    most, curve = nodes, _mmse_curve
+    if adaptive:
+        leak = 1 + math.sqrt((1 + shares[0]) / (math.pi * noise_var))
+        effective = 0.0
+        for _ in range(int(budget)):
+            effective = 1 + leak * effective
+            if effective * v[-1] > 50 * noise_var:  # every level can be read: nothing is left to bound
+                return 0.0
+        budget, most, curve = effective, np.full_like(nodes, effective), _sequential_curve
 
-    def log_loss(power: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
-        exponents = log_weights - np.outer(ratios @ power, rates)  # the loss is a mixture of exponentials
-        top = exponents.max()
-        terms = np.exp(exponents - top)
-        return float(top + np.log(terms.sum())), -(terms @ rates) @ ratios / terms.sum()
+    def log_loss(power: Array) -> tuple[float, Array]:
+        value, slope = curve(np.maximum(ratios @ power, 0))
+        total = max(float(shares @ value), 1e-300)
+        return math.log(total), (shares * slope) @ ratios / total
 
-    start = np.minimum(budget / tree.levels, nodes)
     found = minimize(
         log_loss,
-        start,
+        np.minimum(budget / tree.levels, most),
         jac=True,
         method="SLSQP",
-        bounds=[(0.0, n) for n in nodes],
+        bounds=[(0.0, limit) for limit in most],
         constraints={"type": "ineq", "fun": lambda p: budget - p.sum(), "jac": lambda p: -np.ones_like(p)},
         options={"ftol": 1e-12, "maxiter": 500},
     )
-    # The logarithm of a mixture of exponentials is convex and so lies above its tangent plane, and the least
-    # value of that is a greedy filling. A solver that stopped early would only loosen the bound.
+    # The convex loss lies above its tangent plane, and the least value of that is a greedy filling. A solver
+    # that stopped early would only loosen the bound.
     value, slope = log_loss(found.x)
     order = np.argsort(slope)
-    filled = np.clip(budget - np.cumsum(nodes[order]) + nodes[order], 0, nodes[order])
-    certified = math.exp(value - float(slope @ found.x) + float(slope[order] @ filled))
-    return max(certified, float(shares @ np.exp(-budget * v / noise_var)))
+    filled = np.clip(budget - np.cumsum(most[order]) + most[order], 0, most[order])
+    certified = math.exp(value) * (1 - float(slope @ found.x) + float(slope[order] @ filled))
+    closed_form = float(shares @ np.exp(-budget * v / noise_var))
+    return max(certified, 0.0 if adaptive else closed_form)

@@ -2,6 +2,7 @@ import itertools
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -304,6 +305,32 @@ def test_energy_bound_is_the_minimum_over_allocations() -> None:
     least = float(values.where(allowed, 2.0).min())
     found = theory._energy_bound_at(tree, budget, noise_var)
     assert least - 1e-4 <= found <= least + 1e-12
+
+
+def test_the_sequential_curve() -> None:
+    """ψ(u atanh u) = 1 − u², with its derivative, and ψ ≤ m."""
+    u = torch.linspace(0.01, 0.999, 2000, dtype=torch.float64).numpy()
+    rho = u * np.arctanh(u)
+    loss, slope = theory._sequential_curve(rho)
+    np.testing.assert_allclose(loss, 1 - u**2, rtol=1e-6)
+    np.testing.assert_allclose(slope[1:-1], np.gradient(loss, rho)[1:-1], rtol=1e-3)
+    assert bool((loss <= theory._mmse_curve(rho)[0]).all())
+
+
+def test_a_sequential_reading_of_one_sign_respects_psi() -> None:
+    """Reading one sign in small steps until its odds are e^±3: near ψ, and well below m at equal energy."""
+    n, step = 20_000, 0.01
+    generator = seeded(13)
+    half_log_odds, energy = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    for _ in range(2000):
+        go = (half_log_odds.abs() < 1.5).double()
+        noise = torch.randn(n, generator=generator, dtype=torch.float64)
+        half_log_odds += go * (step + step**0.5 * noise)
+        energy += go * step
+    error, mean_energy = float((1 - half_log_odds.tanh() ** 2).mean()), float(energy.mean())
+    bound = float(theory._sequential_curve(np.array([mean_energy]))[0][0])
+    assert bound - 2e-3 < error < 1.1 * bound
+    assert error < 0.8 * float(theory.binary_mmse(mean_energy))
 
 
 def test_the_energy_bound_is_close_to_the_best_known_keys() -> None:

@@ -1,0 +1,110 @@
+"""How a figure looks and how it gets into a page.
+
+What a figure draws in ink (text, axes, grid) takes the colour of the page's text when `show` puts it there as
+inline SVG, so it reads on a light page and on a dark one; the data's colours are chosen to read on both.
+"""
+
+import html
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec
+
+import matplotlib as mpl
+from IPython.display import HTML, display
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+INK = "#010203"
+"""The colour of text and lines in a figure: `show` replaces it by that of the text around the figure."""
+_STYLE = {
+    "axes.edgecolor": INK,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 11,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 11,
+    "figure.constrained_layout.use": True,
+    "figure.figsize": (5.6, 3.6),
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "font.size": 10,
+    "grid.alpha": 0.15,
+    "grid.color": INK,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+    "mathtext.fontset": "dejavusans",
+    "svg.hashsalt": "fvbook",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+COLOURS = {
+    "A": "#3f8fd2",
+    "B": "#e08a2c",
+    "C": "#3aa76d",
+    "D": "#a06cc8",
+    "theory": "#8a8f98",
+}
+"""The colour of each model and of theory curves, readable on light and dark."""
+HEAT = LinearSegmentedColormap.from_list("heat", ["#3f8fd200", "#3f8fd2ff"])
+"""Colours from nothing to blue, for shares from 0 to 1."""
+
+P = ParamSpec("P")
+
+
+@contextmanager
+def _book_style() -> Iterator[None]:
+    """Matplotlib in the book's style, whatever the caller's settings are; afterwards as it was."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)  # type: ignore[arg-type]
+        yield
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Make a function draw its figure in the book's style."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with _book_style():
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
+def to_svg(figure: Figure, *, alt: str) -> str:
+    """The figure as an `<svg>` element without a background, in the ink of the text around it.
+
+    Parameters
+    ----------
+    figure : Figure
+    alt : str
+        What the figure shows, in words, for readers who cannot see it.
+
+    Raises
+    ------
+    ValueError
+        If `alt` is empty.
+    """
+    if not alt.strip():
+        raise ValueError(f"alt = {alt!r}: must say in words what the figure shows")
+    buffer = io.StringIO()
+    with _book_style():
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    label = f'<svg role="img" aria-label="{html.escape(alt)}" style="max-width: 100%; height: auto" '
+    return svg.replace("<svg ", label, 1).strip()
+
+
+def show(figure: Figure, *, alt: str) -> None:
+    """Display a figure in a notebook or a page as inline SVG. Arguments and errors as in `to_svg`."""
+    display(HTML(to_svg(figure, alt=alt)))  # type: ignore[no-untyped-call]
