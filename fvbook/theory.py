@@ -266,11 +266,12 @@ def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
 def nonadaptive_lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
     """Return a lower bound on the loss of every non-adaptive strategy, whatever its decoder.
 
-    Let P_j be the squared norm that the M keys spend on level j. If all signs but σ_k are given, what is left
-    is a sign in Gaussian noise of average signal-to-noise ratio ρ_k = (P_k v_k + ½ Σ_{j>k} P_j v_j)/τ², so
-    that, m being convex (`binary_mmse`), the loss is at least Σ_k a_k² m(ρ_k). The bound is the least of this
-    over all allocations, Σ_j P_j = M and 0 ≤ P_j ≤ 2^(j−1): a convex programme, certified by its
-    linearisation.
+    Let P_j be the squared norm that the M keys spend on level j. To a decoder that is told the path above
+    level k and two leaves, one on each side of the node there, of which one is the truth, what is left is a
+    sign in Gaussian noise, of mean signal-to-noise ratio ρ_k = (P_k v_k + ½ Σ_{j>k} P_j v_j)/τ², v_k =
+    a_k²/2^(k−1). As m is convex (`binary_mmse`), the loss is at least Σ_k a_k² m(ρ_k). The bound is the least
+    of this over all allocations, Σ_j P_j = M and 0 ≤ P_j ≤ 2^(j−1): a convex programme, certified by its
+    linearisation. The result is the larger of this and `lower_bound`.
 
     Parameters, result and errors are those of `lower_bound`.
     """

@@ -287,6 +287,43 @@ def test_bounds_are_monotone_and_have_the_right_limits(levels: int, decay: float
     assert bool((upper >= theory.lower_bound(tree, budgets, noise[:, None]) - 1e-12).all())
 
 
+@pytest.mark.parametrize("level", [1, 2, 4])
+def test_the_second_moment_of_half_the_difference_of_two_leaves(level: int) -> None:
+    """It is diagonal: v_k at level k, v_j/2 at each level j below, 0 above."""
+    tree, n = TreePrior(4, 0.7, dtype=torch.float64), 200_000
+    below = 4 - level
+    prefix = torch.randint(2 ** (level - 1), (n,), generator=seeded(14)) << (below + 1)
+    left, right = (torch.randint(2**below, (n,), generator=seeded(seed)) for seed in (15, 16))
+    delta = (tree.leaves[prefix + left] - tree.leaves[prefix + 2**below + right]) / 2
+    torch.testing.assert_close((delta**2).sum(1), (delta[0] ** 2).sum().expand(n))
+    weight = (tree.node_levels == level) + (tree.node_levels > level) / 2
+    expected = (weight * tree.variances).diag()
+    torch.testing.assert_close(delta.T @ delta / n, expected, atol=1.5e-3, rtol=0)
+
+
+@pytest.mark.parametrize("noise_var", [0.02, 0.1, 0.5])
+@pytest.mark.parametrize("budget", [1, 3, 6])
+def test_the_channel_limits_the_information_about_the_lower_levels(budget: int, noise_var: float) -> None:
+    """Σ_{j ≥ k} I_j ≤ (M/2) log2(1 + A_k/(M τ²)) for adaptive strategies, and mmse_k ≥ φ(1 − I_k)."""
+    tree, n = TreePrior(4, 0.7, dtype=torch.float64), 16_000
+    for strategy in (policies.one_coordinate(tree), policies.largest_variance(tree)):
+        run = policies.measure(tree, strategy, budget, noise_var, n, generator=seeded(17))
+        # average over the posterior instead of the true path: P(prefix) times the entropy of the next sign
+        bits, errors = [], []
+        for level in range(1, 5):
+            p = run.log_posterior.exp().reshape(n, 2 ** (level - 1), 2, -1).sum(-1)
+            mass = p.sum(-1)
+            q = p / mass[..., None]
+            known = 1 + torch.special.xlogy(q, q).sum(-1) / math.log(2)
+            bits.append(float((mass * known).sum(1).mean()))
+            errors.append(float((mass * 4 * q.prod(-1)).sum(1).mean()))
+        tails = theory._shares(tree).flip(0).cumsum(0).flip(0)
+        for level in range(4):
+            limit = budget / 2 * math.log2(1 + float(tails[level]) / (budget * noise_var))
+            assert sum(bits[level:]) <= limit + 0.01
+            assert errors[level] >= float(theory.information_mmse(min(max(bits[level], 0), 1))) - 1e-9
+
+
 def test_energy_bound_is_the_minimum_over_allocations() -> None:
     """The certified value agrees with a brute-force search of the powers."""
     tree = TreePrior(3, 0.7)
@@ -313,7 +350,7 @@ def test_the_sequential_curve() -> None:
     rho = u * np.arctanh(u)
     loss, slope = theory._sequential_curve(rho)
     np.testing.assert_allclose(loss, 1 - u**2, rtol=1e-6)
-    np.testing.assert_allclose(slope[1:-1], np.gradient(loss, rho)[1:-1], rtol=1e-3)
+    np.testing.assert_allclose(slope[1:-1], np.gradient(loss, rho)[1:-1], atol=3e-4)
     assert bool((loss <= theory._mmse_curve(rho)[0]).all())
 
 

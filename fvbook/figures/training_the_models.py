@@ -14,11 +14,11 @@ Points = Mapping[str, tuple[Sequence[int], Sequence[float], Sequence[float]]]
 
 @styled
 def loss_against_budget(points: Points, curves: Mapping[str, tuple[Sequence[int], Tensor]]) -> Figure:
-    """Loss of trained models (points) and of theory (curves) against the budget M.
+    """Loss of trained models (points) and of theory (curves) against the budget M, both axes logarithmic.
 
     `curves`: label -> budgets, losses.
     """
-    figure = Figure(figsize=(5.6, 4))
+    figure = Figure(figsize=(5.6, 4.4))
     axes = figure.subplots()
     for style, (label, (budgets, losses)) in zip(["-", "--", ":", "-."], curves.items(), strict=False):
         axes.plot(budgets, losses, style, color=COLOURS["theory"], label=label)
@@ -27,12 +27,16 @@ def loss_against_budget(points: Points, curves: Mapping[str, tuple[Sequence[int]
         axes.errorbar(
             budgets, means, errors, fmt=marks[name], color=COLOURS[name], label=f"model {name}", capsize=3
         )
+    ticks = sorted({budget for budgets, _, _ in points.values() for budget in budgets})
     axes.set(
+        xscale="log",
         yscale="log",
         xlabel="budget $M$ (numbers passed by attention)",
         ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$",
     )
-    axes.legend(fontsize=9)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    figure.legend(fontsize=9, loc="outside upper center", ncols=2)
     return figure
 
 

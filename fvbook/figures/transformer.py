@@ -12,7 +12,7 @@ from fvbook.figures.style import COLOURS, HEAT, INK, styled
 @styled
 def layer_diagram() -> Figure:
     """One layer of the constrained transformer, as a diagram."""
-    figure = Figure(figsize=(5.6, 4.4))
+    figure = Figure(figsize=(5.2, 4.3))
     axes = figure.subplots()
     axes.set_axis_off()
     axes.set_xlim(0, 10.8)
@@ -23,7 +23,7 @@ def layer_diagram() -> Figure:
             (x, y), width, 0.9, boxstyle="round,pad=0.08", facecolor=colour + "30", edgecolor=colour
         )
         axes.add_patch(patch)
-        axes.text(x + width / 2, y + 0.45, text, ha="center", va="center", fontsize=9.5)
+        axes.text(x + width / 2, y + 0.45, text, ha="center", va="center", fontsize=10)
 
     def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
         axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=INK, lw=1))
@@ -83,7 +83,7 @@ def keys_by_context(energy: Tensor, node_levels: Tensor) -> Figure:
     figure = Figure(figsize=(5.6, 1.1 + 0.75 * layers * leaves / 8))
     panels = figure.subplots(layers, 1, sharex=True, squeeze=False)[:, 0]
     for layer, axes in enumerate(panels):
-        image = axes.imshow(energy[layer], cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+        image = axes.imshow(energy[layer].numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
         axes.set(yticks=[], ylabel=f"layer {layer + 1}")
         axes.grid(False)
         for node in range(1, dim):
