@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
-from fvbook import _check
+from fvbook import _bounds, _check
 from fvbook.priors import Prior, TreePrior
 
 Numbers = float | Sequence[float] | npt.NDArray[np.generic] | Tensor
@@ -99,7 +98,7 @@ def gaussian_mmse(covariance: Tensor, budget: Numbers, noise_var: Numbers) -> Te
         _numbers("budget", budget, 0, len(values), whole=True), _numbers("noise_var", noise_var, 0)
     )
     measured = torch.arange(len(values)) < m[..., None]
-    left = values * t[..., None] / (values + t[..., None]).clamp_min(_TINY)
+    left = values * t[..., None] / (values + t[..., None]).clamp_min(torch.finfo(torch.float64).tiny)
     return torch.where(measured, left, values).sum(-1)
 
 
@@ -132,7 +131,7 @@ def one_coordinate_mmse(tree: TreePrior, budget: Numbers, noise_var: Numbers = 0
     """
     m, t = _budget_and_noise(tree, budget, noise_var)
     power = (torch.arange(tree.levels) < m[..., None]).double()
-    return _sign_decoder_loss(tree, power * _shares(tree), t[..., None])
+    return _sign_decoder_loss(tree, power * _bounds.level_shares(tree), t[..., None])
 
 
 def group_code(tree: TreePrior, budget: int, noise_var: float) -> tuple[int, ...]:
@@ -194,7 +193,7 @@ def binary_mmse(snr: Numbers) -> Tensor:
     a mixture of exponentials, so decreasing and convex, with e^−ρ ≤ m(ρ) ≤ e^(−ρ/2). Raises ValueError if ρ <
     0.
     """
-    return _binary_mmse(_numbers("snr", snr, 0))
+    return _bounds.binary_mmse(_numbers("snr", snr, 0))
 
 
 def information_mmse(bits: Numbers) -> Tensor:
@@ -208,7 +207,7 @@ def information_mmse(bits: Numbers) -> Tensor:
     low, high = torch.zeros_like(bits_known), torch.ones_like(bits_known)
     for _ in range(60):  # bisection for u = 1 − 2p
         u = (low + high) / 2
-        below = _bits_of_bias(u) < bits_known
+        below = _bounds.bits_of_bias(u) < bits_known
         low, high = torch.where(below, u, low), torch.where(below, high, u)
     return 1 - low**2
 
@@ -221,7 +220,7 @@ def information_bits(budget: Numbers, noise_var: Numbers) -> Tensor:
     not broadcast.
     """
     m, t = _broadcast(_numbers("budget", budget, 0, 1e15, whole=True), _numbers("noise_var", noise_var, 0))
-    return _channel_bits(m, torch.ones_like(t), t)
+    return _bounds.channel_bits(m, torch.ones_like(t), t)
 
 
 def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
@@ -255,11 +254,11 @@ def lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
         If an argument is out of its range or the shapes do not broadcast.
     """
     m, t = _budget_and_noise(tree, budget, noise_var)
-    bound = _information_bound(tree, m, t)
-    bound = torch.maximum(bound, _energy_bound(tree, m, t, adaptive=True))
+    bound = _bounds.information_bound(tree, m, t)
+    bound = torch.maximum(bound, _bounds.energy_bound(tree, m, t, adaptive=True))
     single = m == 1
     if bool(single.any()):
-        bound[single] = torch.maximum(bound[single], _energy_bound(tree, m[single], t[single]))
+        bound[single] = torch.maximum(bound[single], _bounds.energy_bound(tree, m[single], t[single]))
     return bound
 
 
@@ -276,7 +275,7 @@ def nonadaptive_lower_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers
     Parameters, result and errors are those of `lower_bound`.
     """
     m, t = _budget_and_noise(tree, budget, noise_var)
-    return torch.maximum(_energy_bound(tree, m, t), lower_bound(tree, m, t))
+    return torch.maximum(_bounds.energy_bound(tree, m, t), lower_bound(tree, m, t))
 
 
 def nonadaptive_closed_form_bound(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> Tensor:
@@ -289,8 +288,8 @@ def nonadaptive_closed_form_bound(tree: TreePrior, budget: Numbers, noise_var: N
     Parameters, result and errors are those of `lower_bound`.
     """
     m, t = _budget_and_noise(tree, budget, noise_var)
-    v = _shares(tree) / 2.0 ** torch.arange(tree.levels)
-    return (_shares(tree) * torch.exp(-_ratio(m[..., None] * v, t[..., None]))).sum(-1)
+    v = _bounds.level_shares(tree) / 2.0 ** torch.arange(tree.levels)
+    return (_bounds.level_shares(tree) * torch.exp(-_bounds.ratio(m[..., None] * v, t[..., None]))).sum(-1)
 
 
 def nonadaptive_exponent(decay: Numbers) -> Tensor:
@@ -340,17 +339,11 @@ def _broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.expand(shape) for tensor in tensors)
 
 
-def _shares(tree: TreePrior) -> Tensor:
-    """Return the share a_k² of each level, (K,), in float64 whatever the prior's dtype."""
-    shares = tree.decay ** torch.arange(tree.levels, dtype=torch.float64)
-    return shares / shares.sum()
-
-
 def _variances(prior: Prior) -> Tensor:
     """Return the prior variance of each coordinate in decreasing order, (D,), in float64."""
     if isinstance(prior, TreePrior):
         level = prior.node_levels.cpu() - 1
-        return _shares(prior)[level] / 2.0**level
+        return _bounds.level_shares(prior)[level] / 2.0**level
     return torch.full((prior.dim,), 1 / prior.dim, dtype=torch.float64)
 
 
@@ -361,21 +354,11 @@ def _budget_and_noise(tree: TreePrior, budget: Numbers, noise_var: Numbers) -> t
     return m, t
 
 
-def _ratio(signal: Tensor, noise: Tensor) -> Tensor:
-    """Return signal/noise with 0/0 = 0 and x/0 = ∞."""
-    return torch.where(signal == 0, 0.0, signal / noise)
-
-
-def _channel_bits(m: Tensor, power: Tensor, noise_var: Tensor) -> Tensor:
-    """Return (M/2) log2(1 + power/(M τ²)), 0 for M = 0."""
-    return m / 2 * torch.log1p(_ratio(power / m.clamp_min(1), noise_var)).where(m > 0, 0.0) / math.log(2)
-
-
 def _sign_decoder_loss(tree: TreePrior, power: Tensor, noise_var: Tensor) -> Tensor:
     """Return 1 − Σ_k a_k² q_k² (1 − 2p_k)² for the squared signal of each level, (..., K)."""
-    wrong = torch.special.ndtr(-_ratio(power, noise_var).sqrt())
+    wrong = torch.special.ndtr(-_bounds.ratio(power, noise_var).sqrt())
     reached = torch.cat([torch.ones_like(wrong[..., :1]), (1 - wrong[..., :-1]).cumprod(-1)], -1)
-    return (_shares(tree) * (1 - (reached * (1 - 2 * wrong)) ** 2)).sum(-1)
+    return (_bounds.level_shares(tree) * (1 - (reached * (1 - 2 * wrong)) ** 2)).sum(-1)
 
 
 def _best_groups(tree: TreePrior, budget: int, noise_var: float) -> tuple[Tensor, list[Tensor]]:
@@ -383,151 +366,17 @@ def _best_groups(tree: TreePrior, budget: int, noise_var: float) -> tuple[Tensor
 
     The sum Σ_k a_k² q_k² (1 − 2p_k)² is nested, G_k(M) = max_c [a_k² (1 − 2p)² + (1 − p)² G_{k+1}(M − c)].
     """
-    shares = _shares(tree)
+    shares = _bounds.level_shares(tree)
     left = torch.arange(budget + 1)
     gain = torch.zeros(budget + 1, dtype=torch.float64)
     choices: list[Tensor] = []
     for level in reversed(range(tree.levels)):
         counts = torch.tensor([0] + [2**e for e in range(level + 1)])
         counts = counts[counts <= budget]
-        rho = _ratio(counts * shares[level] / 2.0**level, torch.tensor(noise_var, dtype=torch.float64))
+        rho = _bounds.ratio(counts * shares[level] / 2.0**level, torch.tensor(noise_var, dtype=torch.float64))
         wrong = torch.special.ndtr(-rho.sqrt())[:, None]
         rest = left - counts[:, None]
         value = shares[level] * (1 - 2 * wrong) ** 2 + (1 - wrong) ** 2 * gain[rest.clamp_min(0)]
         gain, best = value.where(rest >= 0, -1.0).max(0)
         choices.insert(0, counts[best])
     return gain, choices
-
-
-_TINY = torch.finfo(torch.float64).tiny
-
-# The trapezoidal rule for a mixture over s > 0 of weight sech(πs/2): its error is below 1e-13.
-_NODES = 0.2 * torch.arange(121, dtype=torch.float64)
-_WEIGHTS = 0.2 / torch.cosh(math.pi / 2 * _NODES)
-_WEIGHTS[0] /= 2
-_RATES = (1 + _NODES**2) / 2
-
-
-def _binary_mmse(snr: Tensor) -> Tensor:
-    return torch.exp(-snr[..., None] * _RATES) @ _WEIGHTS
-
-
-def _bits_of_bias(u: Tensor) -> Tensor:
-    """Return 1 − h2((1 − u)/2), the bits known about a sign of mean u."""
-    p = torch.stack([(1 + u) / 2, (1 - u) / 2])
-    return 1 + torch.special.xlogy(p, p).sum(0) / math.log(2)
-
-
-def _information_bound(tree: TreePrior, m: Tensor, noise_var: Tensor) -> Tensor:
-    """Return min Σ_k a_k² e_k under the channel's constraints on the tails Σ_{j ≥ k} I_j.
-
-    With u_k the bias of level k, e_k = 1 − u_k², the optimum for a price μ_k of a bit is u_k = tanh(t_k) with
-    tanh(t_k)/t_k = μ_k/(2 ln2 a_k²). The tails are nested, so going up from the deepest level, each
-    constraint that is violated is met by capping all t_j below it at one common price.
-    """
-    shares = _shares(tree)
-    tails = shares.flip(0).cumsum(0).flip(0)
-    energy = (shares + tails) / 2  # a_k² + ½ A_{k+1}
-    floor = _binary_mmse(_ratio(energy, noise_var[..., None]))
-    cap = (1 - floor).sqrt()  # of u_k, (..., K)
-    u = torch.zeros_like(cap)
-    for level in reversed(range(tree.levels)):
-        u[..., level] = cap[..., level]
-        below = u[..., level:].clone()
-        allowed = _channel_bits(m, tails[level], noise_var)
-        # bisection for the price μ, as a share of the largest useful one, 2 ln2 a_level²
-        low, high = torch.zeros_like(m), torch.ones_like(m)
-        for _ in range(60):
-            price = (low + high) / 2
-            trial = _bias_at_price(price[..., None] * shares[level] / shares[level:]).minimum(below)
-            over = _bits_of_bias(trial).sum(-1) > allowed
-            low, high = torch.where(over, price, low), torch.where(over, high, price)
-        # `low` spends a little more than is allowed: the bound stays on the safe side
-        trial = _bias_at_price(low[..., None] * shares[level] / shares[level:]).minimum(below)
-        fits = _bits_of_bias(below).sum(-1) <= allowed
-        u[..., level:] = torch.where(fits[..., None], below, trial)
-    return ((1 - u**2) * shares).sum(-1)
-
-
-def _bias_at_price(ratio: Tensor) -> Tensor:
-    """Return u = tanh(t) where tanh(t)/t = ratio, and 0 where ratio ≥ 1."""
-    r = ratio.clamp(1e-12, 1 - 1e-15)
-    gap = 1 / r - 1
-    t = torch.where(gap < 2.5, (3 * gap / (1 - gap.clamp_max(2.5) / 5)).sqrt(), 1 / r)  # above the root
-    for _ in range(12):  # Newton's steps on the concave tanh(t) − r t descend to the root
-        th = t.tanh()
-        t = t - (th - r * t) / (1 - th**2 - r)
-    return torch.where(ratio >= 1, 0.0, t.tanh())
-
-
-Array = npt.NDArray[np.float64]
-
-
-def _mmse_curve(rho: Array) -> tuple[Array, Array]:
-    """Return m(ρ) and its derivative."""
-    rates = _RATES.numpy()
-    terms = np.exp(-np.outer(rho, rates)) * _WEIGHTS.numpy()
-    return terms.sum(1), -terms @ rates
-
-
-def _sequential_curve(
-    rho: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return ψ(ρ) and its derivative, from the root t of t tanh t = ρ: ψ = 1 − tanh² t."""
-    low, high = np.maximum(np.sqrt(rho), rho), (rho + np.sqrt(rho**2 + 4 * rho)) / 2
-    for _ in range(50):
-        t = (low + high) / 2
-        below = t * np.tanh(t) < rho
-        low, high = np.where(below, t, low), np.where(below, high, t)
-    u = np.tanh(high)  # of the upper end: ψ is not overestimated
-    loss = 4 * np.exp(-2 * high) / (1 + np.exp(-2 * high)) ** 2  # 1/cosh²
-    slope = -2 * u * loss / np.maximum(u + high * loss, 1e-300)
-    return loss, np.where(rho < 1e-12, -1.0, slope)
-
-
-def _energy_bound(tree: TreePrior, m: Tensor, noise_var: Tensor, *, adaptive: bool = False) -> Tensor:
-    """Return min_P Σ_k a_k² f(ρ_k(P)) at each point, f = m, or f = ψ and the effective budget if adaptive."""
-    points = zip(m.flatten().tolist(), noise_var.flatten().tolist(), strict=True)
-    bounds = [_energy_bound_at(tree, budget, noise, adaptive=adaptive) for budget, noise in points]
-    return torch.tensor(bounds, dtype=torch.float64).reshape(m.shape)
-
-
-def _energy_bound_at(tree: TreePrior, budget: float, noise_var: float, *, adaptive: bool = False) -> float:
-    if budget == 0 or noise_var == 0:
-        return float(budget == 0)
-    shares = _shares(tree).numpy()
-    nodes = 2.0 ** np.arange(tree.levels)
-    v = shares / nodes
-    ratios = (np.diag(v) + np.triu(np.tile(v, (tree.levels, 1)), 1) / 2) / noise_var  # ρ = ratios @ P
-    most, curve = nodes, _mmse_curve
-    if adaptive:
-        leak = 1 + math.sqrt((1 + shares[0]) / (math.pi * noise_var))
-        effective = 0.0
-        for _ in range(int(budget)):
-            effective = 1 + leak * effective
-            if effective * v[-1] > 50 * noise_var:  # every level can be read: nothing is left to bound
-                return 0.0
-        budget, most, curve = effective, np.full_like(nodes, effective), _sequential_curve
-
-    def log_loss(power: Array) -> tuple[float, Array]:
-        value, slope = curve(np.maximum(ratios @ power, 0))
-        total = max(float(shares @ value), 1e-300)
-        return math.log(total), (shares * slope) @ ratios / total
-
-    found = minimize(
-        log_loss,
-        np.minimum(budget / tree.levels, most),
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, limit) for limit in most],
-        constraints={"type": "ineq", "fun": lambda p: budget - p.sum(), "jac": lambda p: -np.ones_like(p)},
-        options={"ftol": 1e-12, "maxiter": 500},
-    )
-    # The convex loss lies above its tangent plane, and the least value of that is a greedy filling. A solver
-    # that stopped early would only loosen the bound.
-    value, slope = log_loss(found.x)
-    order = np.argsort(slope)
-    filled = np.clip(budget - np.cumsum(most[order]) + most[order], 0, most[order])
-    certified = math.exp(value) * (1 - float(slope @ found.x) + float(slope[order] @ filled))
-    closed_form = float(shares @ np.exp(-budget * v / noise_var))
-    return max(certified, 0.0 if adaptive else closed_form)

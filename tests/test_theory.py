@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fvbook import policies, theory
+from fvbook import _bounds, policies, theory
 from fvbook.contexts import sample_moment
 from fvbook.priors import GaussianPrior, Prior, TreePrior
 
@@ -119,7 +119,7 @@ def ask(tree: TreePrior, snr: list[float], n: int, seed: int) -> torch.Tensor:
     right = ((torch.tensor(snr).sqrt() * sign + noise).sign() == sign).double()
     on_path = torch.cat([torch.ones(n, 1, dtype=torch.float64), right.cumprod(1)[:, :-1]], 1)
     correlation = on_path * (2 * right - 1)
-    return (theory._shares(tree) * (1 - 2 * guess * correlation + guess**2)).sum(1)
+    return (_bounds.level_shares(tree) * (1 - 2 * guess * correlation + guess**2)).sum(1)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def ask(tree: TreePrior, snr: list[float], n: int, seed: int) -> torch.Tensor:
 def test_one_coordinate_with_noise(levels: int, decay: float, budget: int, noise_var: float) -> None:
     tree = TreePrior(levels, decay)
     used = torch.arange(levels) < budget
-    snr = (theory._shares(tree) * used / noise_var).tolist()
+    snr = (_bounds.level_shares(tree) * used / noise_var).tolist()
     assert within(ask(tree, snr, 200_000, 3), float(theory.one_coordinate_mmse(tree, budget, noise_var)))
 
 
@@ -141,7 +141,7 @@ def test_group_code_by_simulation(levels: int, decay: float, budget: int, noise_
     tree = TreePrior(levels, decay)
     counts = theory.group_code(tree, budget, noise_var)
     assert sum(counts) <= budget
-    v = theory._shares(tree) / 2.0 ** torch.arange(levels)
+    v = _bounds.level_shares(tree) / 2.0 ** torch.arange(levels)
     snr = (torch.tensor(counts) * v / noise_var).tolist()
     assert within(ask(tree, snr, 200_000, 5), float(theory.group_code_mmse(tree, budget, noise_var)))
 
@@ -153,7 +153,7 @@ def test_group_code_is_the_best_choice_of_counts() -> None:
     losses = [
         theory._sign_decoder_loss(
             tree,
-            torch.tensor(counts) * theory._shares(tree) / 2.0 ** torch.arange(4),
+            torch.tensor(counts) * _bounds.level_shares(tree) / 2.0 ** torch.arange(4),
             torch.tensor(noise_var, dtype=torch.float64),
         )
         for counts in itertools.product([0, 1], [0, 1, 2], [0, 1, 2, 4], [0, 1, 2, 4, 8])
@@ -317,7 +317,7 @@ def test_the_channel_limits_the_information_about_the_lower_levels(budget: int, 
             known = 1 + torch.special.xlogy(q, q).sum(-1) / math.log(2)
             bits.append(float((mass * known).sum(1).mean()))
             errors.append(float((mass * 4 * q.prod(-1)).sum(1).mean()))
-        tails = theory._shares(tree).flip(0).cumsum(0).flip(0)
+        tails = _bounds.level_shares(tree).flip(0).cumsum(0).flip(0)
         for level in range(4):
             limit = budget / 2 * math.log2(1 + float(tails[level]) / (budget * noise_var))
             assert sum(bits[level:]) <= limit + 0.01
@@ -328,7 +328,7 @@ def test_energy_bound_is_the_minimum_over_allocations() -> None:
     """The certified value agrees with a brute-force search of the powers."""
     tree = TreePrior(3, 0.7)
     budget, noise_var = 3, 0.2
-    shares = theory._shares(tree)
+    shares = _bounds.level_shares(tree)
     v = shares / 2.0 ** torch.arange(3)
     first, second = torch.meshgrid(
         torch.linspace(0, 1, 201, dtype=torch.float64),
@@ -340,7 +340,7 @@ def test_energy_bound_is_the_minimum_over_allocations() -> None:
     values = theory.binary_mmse((power @ weights.T).clamp_min(0)) @ shares
     allowed = (power[..., 2] >= 0) & (power[..., 2] <= 4)
     least = float(values.where(allowed, 2.0).min())
-    found = theory._energy_bound_at(tree, budget, noise_var)
+    found = _bounds._energy_bound_at(tree, budget, noise_var)
     assert least - 1e-4 <= found <= least + 1e-12
 
 
@@ -348,10 +348,10 @@ def test_the_sequential_curve() -> None:
     """ψ(u atanh u) = 1 − u², with its derivative, and ψ ≤ m."""
     u = torch.linspace(0.01, 0.999, 2000, dtype=torch.float64).numpy()
     rho = u * np.arctanh(u)
-    loss, slope = theory._sequential_curve(rho)
+    loss, slope = _bounds._sequential_curve(rho)
     np.testing.assert_allclose(loss, 1 - u**2, rtol=1e-6)
     np.testing.assert_allclose(slope[1:-1], np.gradient(loss, rho)[1:-1], atol=3e-4)
-    assert bool((loss <= theory._mmse_curve(rho)[0]).all())
+    assert bool((loss <= _bounds._mmse_curve(rho)[0]).all())
 
 
 def test_a_sequential_reading_of_one_sign_respects_psi() -> None:
@@ -365,7 +365,7 @@ def test_a_sequential_reading_of_one_sign_respects_psi() -> None:
         half_log_odds += go * (step + step**0.5 * noise)
         energy += go * step
     error, mean_energy = float((1 - half_log_odds.tanh() ** 2).mean()), float(energy.mean())
-    bound = float(theory._sequential_curve(np.array([mean_energy]))[0][0])
+    bound = float(_bounds._sequential_curve(np.array([mean_energy]))[0][0])
     assert bound - 2e-3 < error < 1.1 * bound
     assert error < 0.8 * float(theory.binary_mmse(mean_energy))
 
@@ -391,7 +391,7 @@ def test_the_information_bound_uses_the_right_inequality() -> None:
 def test_power_law(decay: float) -> None:
     """The constant of the closed form: L ≥ (α(1 − α)/e) (M a_1²/τ²)^−γ where M v_1 ≥ τ² ≥ M v_K."""
     tree = TreePrior(12, decay)
-    v = theory._shares(tree) / 2.0 ** torch.arange(12)
+    v = _bounds.level_shares(tree) / 2.0 ** torch.arange(12)
     budgets = torch.arange(1, 513)
     noise_var = float(v[0])
     gamma = theory.nonadaptive_exponent(decay)
