@@ -58,11 +58,10 @@ def sample_moment(
 ) -> Tensor:
     """Draw the moment of one context for each θ, without drawing its tokens: cost O(D), free of N.
 
-    The result is equal in law to ``moment(*sample_tokens(theta, n_tokens, noise_std))``. Given the vector y,
-    b has two independent parts. Along u = θ/|θ| it is Σ_i y_i (x_i·u)/N; with U = Σ_i (x_i·u)² ~ χ²_N and the
-    noise's part along the unit vector (x_i·u)_i/√U called s z, z ~ N(0, 1), this is (|θ| U + s √U z)/N.
-    Across u the inputs are independent of y, so b⊥ is |y|/N times a standard normal vector orthogonal to u,
-    where |y|² = |θ|² U + 2 |θ| s √U z + s² (z² + W) and W ~ χ²_{N−1}. [Chapter "The transformer".]
+    The result is equal in law to ``moment(*sample_tokens(theta, n_tokens, noise_std))``. With u = θ/|θ| it is
+    [√U h u + √(h² + s² W) g⊥]/N, h = |θ| √U + s g, where U ~ χ²_N, W ~ χ²_{N−1}, g ~ N(0, 1) and a standard
+    normal vector g⊥ orthogonal to u are independent. [Chapter "A transformer that measures", the exact law of
+    the moment.]
 
     Parameters, and the ValueErrors raised, are those of `sample_tokens`.
 
@@ -77,13 +76,12 @@ def sample_moment(
     first_axis = torch.eye(1, dim, dtype=theta.dtype, device=theta.device)
     u = torch.where(norm > 0, theta / norm.clamp_min(torch.finfo(theta.dtype).tiny), first_axis)
     root_u = _chi_square(n_tokens, theta, generator).sqrt()  # √U
-    z = _normal(theta, generator, batch, 1)
     w = _chi_square(n_tokens - 1, theta, generator)
-    y_along = norm * root_u + noise_std * z  # the part of y along (x·u)
-    y_norm = (y_along**2 + noise_std**2 * w).sqrt()  # |y|
-    g = _normal(theta, generator, batch, dim)
-    g = g - (g * u).sum(1, keepdim=True) * u
-    return (y_along * root_u * u + y_norm * g) / n_tokens
+    g = _normal(theta, generator, batch, 1)
+    g_across = _normal(theta, generator, batch, dim)
+    g_across = g_across - (g_across * u).sum(1, keepdim=True) * u
+    h = norm * root_u + noise_std * g
+    return (root_u * h * u + (h**2 + noise_std**2 * w).sqrt() * g_across) / n_tokens
 
 
 def _checked(theta: Tensor, n_tokens: int, noise_std: float) -> tuple[Tensor, int, float]:

@@ -179,9 +179,9 @@ class ConstrainedTransformer(nn.Module):
         """The prediction of y at the query, by the same network run on tokens with linear attention.
 
         The sequence is the N tokens (x_i, y_i) and then the query. Each position carries its own copy of the
-        workspace Φ_ℓ. In a layer, each position's router turns its workspace into a key matrix, and token i's
-        key is k_i = K(Φ_ℓ) x_i ∈ R^d, one number for each of d heads; the value is y_i and the query is
-        constant, 1 in each head.
+        workspace Φ_ℓ. In a layer, each token's router turns its workspace into a key matrix, and its key is
+        k_i = K(Φ_ℓ) x_i ∈ R^d, one number for each of d heads; its value is y_i. The queries are constant,
+        1 in each head.
 
         Parameters
         ----------
@@ -208,8 +208,8 @@ class ConstrainedTransformer(nn.Module):
         workspace = x.new_zeros(batch, n_tokens + 1, 0)  # (B, N+1, 0)
         for router in self.routers:
             key_matrices = router(workspace[:, :n_tokens])  # at each token: (B, N, d, D)
-            keys = torch.einsum("bnhd,bnd->bnh", key_matrices, x)  # (B, N, d)
-            scores = torch.einsum("bqh,bnh->bhqn", queries, keys) / n_tokens  # (B, d, N+1, N), no softmax
+            token_keys = torch.einsum("bnhd,bnd->bnh", key_matrices, x)  # (B, N, d)
+            scores = torch.einsum("bqh,bnh->bhqn", queries, token_keys) / n_tokens  # (B, d, N+1, N)
             pooled = torch.einsum("bhqn,bn->bqh", scores, y)  # (B, N+1, d)
             workspace = torch.cat([workspace, pooled], dim=2)  # (B, N+1, (ℓ+1)d)
         theta_hat = self.decoder(workspace[:, -1])  # at the query: (B, D)

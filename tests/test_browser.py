@@ -9,6 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 from bs4 import BeautifulSoup
+from selenium.webdriver.common.keys import Keys
 
 from tools import browser as b
 
@@ -121,6 +122,19 @@ def test_figures_are_named_and_readable(page: str, theme: str, root: str, driver
     assert driver.execute_script("return document.documentElement.dataset.theme") == theme
     assert driver.execute_script(UNNAMED) == []
     assert driver.execute_script(UNREADABLE) == []
+
+
+@per_page
+def test_widgets_answer_without_a_kernel(page: str, root: str, driver: Any) -> None:
+    b.visit(driver, root + page)
+    widgets = driver.find_elements("css selector", ".fvbook-widget")
+    assert len(widgets) == len(parsed(page).select('script[type*="widget-view"]'))
+    for widget in widgets:
+        for control in widget.find_elements("css selector", "input[type=range]"):
+            before = widget.text
+            at_start = control.get_attribute("value") == control.get_attribute("min")
+            control.send_keys(Keys.END if at_start else Keys.HOME)
+            assert widget.text != before
 
 
 @per_page

@@ -8,15 +8,25 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from fvbook.figures import show, to_svg, training_the_models, transformer
+from fvbook.figures import (
+    in_context_inference,
+    mean_field,
+    show,
+    to_svg,
+    training_the_models,
+    transformer,
+    tree_prior,
+)
 from fvbook.figures.style import INK
 from fvbook.priors import TreePrior
 
 TREE = TreePrior(3, 0.8)
+HALVES = torch.tensor([0.5, 0.25])
+CLOUD = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
 DRAWN = {
     "layer_diagram": lambda: transformer.layer_diagram(),
     "moment_error": lambda: transformer.moment_error(
-        [4, 16], torch.tensor([0.9, 0.2]), torch.tensor([0.1, 0.02]), torch.tensor([1.0, 0.25])
+        [4, 16], torch.full((2, 2), 0.9), torch.full((2, 2), 0.1), torch.full((2, 2), 1.0)
     ),
     "keys_by_context": lambda: transformer.keys_by_context(torch.full((3, 8, 7), 0.3), TREE.node_levels),
     "loss_against_budget": lambda: training_the_models.loss_against_budget(
@@ -26,6 +36,38 @@ DRAWN = {
         {"A": [torch.tensor([[1.0, 0.5], [2.0, 0.4]])]}
     ),
     "two_by_two": lambda: training_the_models.two_by_two(np.full((2, 2), 0.5), np.full((2, 2), 0.01)),
+    "tree_path": lambda: tree_prior.tree_path(TREE, 5),
+    "node_variances": lambda: tree_prior.node_variances(TREE.variances, TREE.variances, TREE.node_levels),
+    "refinement": lambda: tree_prior.refinement(torch.eye(4)[:3] - 0.25, torch.eye(4)[:3]),
+    "noisy_coordinates": lambda: tree_prior.noisy_coordinates(
+        {
+            "none": ([1, 2], torch.tensor([0.5, 0.3]), None),
+            "some": ([1, 2], torch.tensor([0.6, 0.4]), torch.tensor([0.5, 0.3])),
+        }
+    ),
+    "exponential_against_power": lambda: tree_prior.exponential_against_power(
+        {"a law": ([1, 2], torch.tensor([0.5, 0.3]))},
+        {name: ([1, 2], torch.tensor([0.6, 0.4])) for name in ("adaptive", "fixed", "linear")},
+    ),
+    "bumps": lambda: tree_prior.bumps(
+        {"N = 6": (CLOUD[:400].reshape(4, 200), torch.linspace(-2, 2, 9), torch.ones(9))}
+    ),
+    "mixing": lambda: tree_prior.mixing(torch.arange(3), {"a noise": torch.tensor([0.5, 0.4, 0.6])}),
+    "risk_by_knowledge": lambda: in_context_inference.risk_by_knowledge(
+        [1, 2], {("b", "linear"): HALVES, ("tokens", "Bayes"): HALVES}
+    ),
+    "loss_parts": lambda: in_context_inference.loss_parts(
+        {"A": {"tokens": 0.1, "pooling": 0.1, "budget": 0.2, "decoder": 0.01}}
+    ),
+    "gradient_steps": lambda: in_context_inference.gradient_steps([1, 2], [0.4, 0.3], 0.4, 0.2),
+    "rates": lambda: mean_field.rates(
+        [8, 16], HALVES[:, None].expand(2, 3), HALVES, HALVES, HALVES / 100, HALVES
+    ),
+    "descent": lambda: mean_field.descent(
+        [1, 2], {name: HALVES for name in ["same tokens", "fresh tokens", "mean field"]}, 0.1
+    ),
+    "two_keys": lambda: mean_field.two_keys(torch.linspace(0, 90, 4), torch.ones(4), torch.ones(4)),
+    "noise_pairs": lambda: mean_field.noise_pairs({"a cloud": CLOUD}),
 }
 
 

@@ -3,6 +3,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Generator, Tensor
+from tqdm import tqdm
 
 from fvbook import theory, training
 from fvbook.contexts import sample_moment
@@ -331,7 +333,10 @@ def test_checkpoint_of_another_budget_is_refused_without_mlps(
         train(make(model_c, budget=wanted), TREE, SHORT, progress=False, checkpoint=path)
 
 
-def test_progress_bar_shows_the_loss_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_shows_the_loss_and_the_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "tqdm", partial(tqdm, disable=False))  # whatever TQDM_DISABLE says
     result = train(model_c(7, 2), TreePrior(3, 0.6), TrainConfig(steps=600, held_out=10))
     err = capsys.readouterr().err
     shown = re.findall(r"(\d+)/600 \[\d\d:\d\d<\d\d:\d\d, .*step/s, loss (\d\.\d{4})\]", err)

@@ -22,7 +22,7 @@ def risk_by_knowledge(tokens: Sequence[int], risks: Mapping[tuple[str, str], Ten
     for (seen, read), values in risks.items():
         colour, mark = _SEEN[seen]
         axes.plot(tokens, values, _READ[read], marker=mark, color=colour, label=f"{seen}, {read}")
-    axes.set(xscale="log", xlabel="tokens $N$", ylabel=r"risk $\mathbb{E}|\theta-\hat\theta|^2$", ylim=(0, 1))
+    axes.set(xlabel="tokens $N$", ylabel=r"risk $\mathbb{E}|\theta-\hat\theta|^2$", ylim=(0, 1))
     axes.set_xscale("log", base=2)
     axes.set_xticks(tokens, [str(n) for n in tokens])
     axes.legend(title="seen, read by")
@@ -59,7 +59,7 @@ def loss_parts(parts: Mapping[str, Mapping[str, float]]) -> Figure:
 def gradient_steps(
     steps: Sequence[int], losses: Sequence[float], best_linear: float, full_bayes: float
 ) -> Figure:
-    """Loss against the number of gradient steps in context, between two levels: linear in b, and full Bayes."""
+    """Loss against the number of gradient steps, between two levels: linear in b, and full Bayes."""
     figure = Figure()
     axes = figure.subplots()
     axes.axhline(best_linear, color=COLOURS["theory"], ls="--")

@@ -97,6 +97,8 @@ def to_svg(figure: Figure, *, alt: str) -> str:
         raise ValueError(f"alt = {alt!r}: must say in words what the figure shows")
     buffer = io.StringIO()
     with _book_style():
+        figure.draw_without_rendering()  # the layout is found once, so that a figure drawn twice is the same
+        figure.set_layout_engine("none")
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")

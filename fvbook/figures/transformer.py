@@ -31,7 +31,7 @@ def layer_diagram() -> Figure:
     for x, name in [(0.2, "1"), (3.6, "2"), (7.0, "N")]:
         box(x, 0.2, 2.7, rf"token $(x_{name}, y_{name}),\ \Phi$", COLOURS["theory"])
         arrow((x + 1.35, 1.2), (x + 1.35, 1.95))
-        box(x, 2.05, 2.7, rf"router: $k_{name} = \mathbf{{K}}(\Phi)\,x_{name}$", COLOURS["A"])
+        box(x, 2.05, 2.7, rf"$k_{name} = \mathbf{{K}}(\Phi)\,x_{name}$", COLOURS["A"])
         arrow((x + 1.35, 3.05), (5 + (x - 3.6) * 0.3, 4.05))
     axes.text(6.65, 0.65, "…", ha="center", va="center", fontsize=12)
     axes.text(6.65, 2.5, "…", ha="center", va="center", fontsize=12)
@@ -39,11 +39,11 @@ def layer_diagram() -> Figure:
         2.3,
         4.15,
         5.4,
-        r"attention: $\varphi = \frac{1}{N}\sum_i y_i k_i = \mathbf{K}(\Phi)\,b$",
+        r"$\varphi = \frac{1}{N}\sum_i y_i k_i = \mathbf{K}(\Phi)\,b$",
         COLOURS["B"],
     )
     arrow((5, 5.15), (5, 5.9))
-    box(2.3, 6.0, 5.4, r"workspace: $\Phi \leftarrow \Phi \oplus \varphi$", COLOURS["C"])
+    box(2.3, 6.0, 5.4, r"$\Phi \leftarrow \Phi \oplus \varphi$", COLOURS["C"])
     axes.add_patch(
         FancyArrowPatch(
             (7.85, 6.45), (9.75, 1.2), connectionstyle="arc3,rad=-0.42", arrowstyle="-|>", mutation_scale=11,
@@ -51,23 +51,25 @@ def layer_diagram() -> Figure:
         )
     )  # fmt: skip
     axes.text(7.95, 7.1, "to every token,\nnext layer", fontsize=9, va="center")
-    axes.text(0.3, 3.35, "chooses", fontsize=9, style="italic")
-    axes.text(0.3, 4.6, "pools", fontsize=9, style="italic")
-    axes.text(0.3, 6.45, "remembers", fontsize=9, style="italic")
+    axes.text(0.3, 3.35, "routers choose", fontsize=9, style="italic")
+    axes.text(0.3, 5.3, "attention pools", fontsize=9, style="italic")
+    axes.text(0.3, 7.15, "workspace remembers", fontsize=9, style="italic")
     return figure
 
 
 @styled
 def moment_error(tokens: Sequence[int], measured: Tensor, errors: Tensor, predicted: Tensor) -> Figure:
-    """Mean squared error of the moment against the number of tokens: simulation and formula.
+    """Mean squared error of the moment, and of the moment shrunk, against the number of tokens.
 
-    Both axes are logarithmic. `measured`, its standard `errors` and `predicted` are (len(tokens),).
+    Both axes are logarithmic. `measured`, its standard `errors` and `predicted` are (2, len(tokens)).
     """
     figure = Figure()
     axes = figure.subplots()
-    axes.plot(tokens, predicted, color=COLOURS["theory"], label="formula")
-    axes.errorbar(tokens, measured, 2 * errors, fmt="o", color=COLOURS["A"], label="simulated contexts")
-    axes.set(xscale="log", yscale="log", xlabel="tokens $N$", ylabel=r"$\mathbb{E}\,|b - \theta|^2$")
+    axes.axhline(1, color=INK, lw=0.8, ls=":")
+    for row, (name, colour) in enumerate([("b", COLOURS["A"]), (r"b shrunk, $c\,b$", COLOURS["B"])]):
+        axes.plot(tokens, predicted[row], color=COLOURS["theory"])
+        axes.errorbar(tokens, measured[row], 2 * errors[row], fmt="o", color=colour, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="tokens $N$", ylabel=r"squared error, estimate of $\theta$")
     axes.legend()
     return figure
 

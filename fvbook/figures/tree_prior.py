@@ -38,15 +38,19 @@ def tree_path(tree: TreePrior, leaf: int) -> Figure:
         x, y = place(node)
         entry = theta[node]
         colour = COLOURS["A"] if entry > 0 else COLOURS["B"] if entry < 0 else COLOURS["theory"]
-        radius = 4 + 20 * abs(entry) / largest
+        radius = 4 + 18 * abs(entry) / largest
         axes.scatter(x, y, s=radius**2, color=colour, zorder=2)
-        axes.annotate(
-            f"{node}", (x, y), (-radius / 2 - 2, 4), textcoords="offset points", ha="right", fontsize=8
-        )
         if entry:
+            axes.annotate(f"{node}", (x, y), ha="center", va="center", fontsize=8)
             axes.annotate(
-                rf"${entry:+.2f}$", (x, y), (radius / 2 + 3, 3), textcoords="offset points", fontsize=10
+                rf"${entry:+.2f}$", (x, y), (radius / 2 + 2, 3), textcoords="offset points", fontsize=8.5
             )
+        else:  # on the side away from the edge that comes from above
+            side = -1 if node % 2 else 1
+            axes.annotate(
+                f"{node}", (x, y), (side, 3), textcoords="offset points", fontsize=7.5,
+                ha="right" if side < 0 else "left",
+            )  # fmt: skip
     for index in range(2**levels):
         x, y = place(tree.dim + index)
         chosen = index == leaf
@@ -54,7 +58,7 @@ def tree_path(tree: TreePrior, leaf: int) -> Figure:
             x, y, s=45 if chosen else 10, marker="s", color=INK, alpha=1 if chosen else 0.35, zorder=2
         )
     axes.annotate(f"leaf {leaf}", place(tree.dim + leaf), (0, -17), textcoords="offset points", ha="center")
-    axes.set(xlim=(-0.02, 1.02), ylim=(-levels - 0.5, 0.35))
+    axes.set(xlim=(0, 1), ylim=(-levels - 0.5, 0.35))
     return figure
 
 
@@ -78,25 +82,28 @@ def node_variances(measured: Tensor, predicted: Tensor, node_levels: Tensor) -> 
 def refinement(details: Tensor, sums: Tensor) -> Figure:
     """A leaf's indicator as a Haar series: what each scale adds (left) and the sums so far (right).
 
-    `details` and `sums` are (K + 1, 2^K): row 0 is the constant, row m the term of level m.
+    `details` and `sums` are (K + 1, 2^K): row 0 is the constant, row m the term of level m. Each panel has a
+    scale of its own, and its height on the axis.
     """
     rows, points = details.shape
-    figure = Figure(figsize=(5.6, 0.8 * rows + 0.5))
+    figure = Figure(figsize=(5.6, 0.75 * rows + 0.5))
     panels = figure.subplots(rows, 2, sharex=True)
     edges = np.arange(points + 1) + 0.5
     for row in range(rows):
         for axes, values, colour in zip(
             panels[row], (details[row], sums[row]), (COLOURS["B"], COLOURS["A"]), strict=True
         ):
+            height = float(values.abs().max())
             axes.stairs(values, edges, fill=True, color=colour)
             axes.axhline(0, color=INK, lw=0.6)
             axes.grid(False)
-            axes.set(yticks=[0], ylim=(-0.62, 0.62) if colour == COLOURS["B"] else (0, 1.05))
+            low = -1.25 if colour == COLOURS["B"] and row > 0 else 0
+            axes.set(ylim=(low * height, 1.25 * height))
+            axes.set_yticks([height], [f"1/{round(1 / height)}" if height < 0.99 else "1"])
             axes.spines[["left", "bottom"]].set_visible(False)
             axes.tick_params(length=0)
-        panels[row, 0].set_ylabel(
-            "constant" if row == 0 else f"level {row}", rotation=0, ha="right", va="center"
-        )
+        label = "constant" if row == 0 else f"level {row}"
+        panels[row, 0].set_ylabel(label, rotation=0, ha="right", va="center")
     panels[0, 0].set_title("what it adds")
     panels[0, 1].set_title("what is known so far")
     for axes in panels[-1]:
@@ -143,7 +150,8 @@ def exponential_against_power(
         xscale="log", yscale="log", xlabel="budget $M$", ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$"
     )
     axes.set_ylim(0.01, 1)
-    axes.set_xticks([1, 2, 4, 8, 16, 32, 64, 128, 255], [1, 2, 4, 8, 16, 32, 64, 128, 255], fontsize=9)
+    ticks = [1, 2, 4, 8, 16, 32, 64, 128, 255]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=9)
     axes.minorticks_off()
     axes.legend(fontsize=9, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0)
     return figure
@@ -165,7 +173,7 @@ def bumps(panels: Mapping[str, tuple[Sequence[Tensor], Tensor, Tensor]]) -> Figu
             counts, _ = np.histogram(values, bins)
             share = counts / (len(values) * len(samples) * (bins[1] - bins[0]))
             axes.stairs(
-                share, bins, fill=True, color=COLOURS["A" if index < 2 else "B"], alpha=(0.9, 0.45)[index % 2],
+                share, bins, fill=True, color=COLOURS["AB"[index // 2]], alpha=0.9 - 0.45 * (index % 2),
                 label=("left, left", "left, right", "right, left", "right, right")[index],
             )  # fmt: skip
         axes.plot(grid, density, color=INK, lw=1.2)
