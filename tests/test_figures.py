@@ -50,7 +50,7 @@ DRAWN = {
         {name: ([1, 2], torch.tensor([0.6, 0.4])) for name in ("adaptive", "fixed", "linear")},
     ),
     "bumps": lambda: tree_prior.bumps(
-        {"N = 6": (CLOUD[:400].reshape(4, 200), torch.linspace(-2, 2, 9), torch.ones(9))}
+        {"N = 6": (list(CLOUD[:400].reshape(4, 200)), torch.linspace(-2, 2, 9), torch.ones(9))}
     ),
     "mixing": lambda: tree_prior.mixing(torch.arange(3), {"a noise": torch.tensor([0.5, 0.4, 0.6])}),
     "risk_by_knowledge": lambda: in_context_inference.risk_by_knowledge(

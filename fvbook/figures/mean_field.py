@@ -85,7 +85,9 @@ def noise_pairs(pairs: Mapping[str, Tensor]) -> Figure:
     figure = Figure(figsize=(5.6, 2.6))
     panels = figure.subplots(1, len(pairs), sharex=True, sharey=True, squeeze=False)[0]
     for axes, (title, noise) in zip(panels, pairs.items(), strict=True):
-        axes.scatter(noise[:, 0], noise[:, 1], s=2, alpha=0.5, color=COLOURS["A"], linewidths=0)
+        axes.scatter(
+            noise[:, 0], noise[:, 1], s=2, alpha=0.5, color=COLOURS["A"], linewidths=0, rasterized=True
+        )
         edges = np.linspace(-2, 2, 9)
         first, second = noise[:, 0].numpy(), noise[:, 1].numpy()
         middle = (edges[1:] + edges[:-1]) / 2

@@ -40,6 +40,7 @@ _STYLE = {
     "lines.linewidth": 1.8,
     "lines.markersize": 6,
     "mathtext.fontset": "dejavusans",
+    "savefig.dpi": 200,  # of what is drawn as a raster inside an SVG
     "svg.hashsalt": "fvbook",
     "text.color": INK,
     "xtick.color": INK,
