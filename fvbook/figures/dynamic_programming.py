@@ -62,7 +62,7 @@ def _map(
     axes: Axes, decays: Sequence[float], noise_vars: Sequence[float], values: Tensor, **options: object
 ) -> AxesImage:
     """Draw values (noise, decay) on the plane, noise upwards, as a grid of equal cells."""
-    image = axes.imshow(values, origin="lower", aspect="auto", **options)  # type: ignore[arg-type]
+    image = axes.imshow(np.asarray(values), origin="lower", aspect="auto", **options)  # type: ignore[arg-type]
     axes.grid(False)
     shown = range(0, len(decays), max(1, len(decays) // 3))
     axes.set(xticks=list(shown), xticklabels=[f"{decays[i]:g}" for i in shown], xlabel=r"decay $\alpha$")

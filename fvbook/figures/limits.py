@@ -43,9 +43,8 @@ def loss_against_bits(best_use: Curve, points: Mapping[str, Curve]) -> Figure:
     looks = [("A", "o"), ("A", "x"), ("B", "s"), ("C", "^")]
     for (name, mark), (label, curve) in zip(looks, points.items(), strict=True):
         axes.plot(*curve, mark, color=COLOURS[name], label=label)
-    axes.set(yscale="log", xlabel="bits known about the leaf", ylabel=_LOSS, ylim=(0.01, 1.1))
-    axes.set_xlim(0, 5)
-    axes.legend(loc="lower left", fontsize=9)
+    axes.set(xlabel="bits known about the leaf", ylabel=_LOSS, xlim=(0, 5), ylim=(0, 1))
+    axes.legend(fontsize=9)
     return figure
 
 
