@@ -9,6 +9,8 @@ import torch
 from matplotlib.figure import Figure
 
 from fvbook.figures import (
+    dynamic_programming,
+    gaussian_prior,
     in_context_inference,
     mean_field,
     show,
@@ -68,6 +70,29 @@ DRAWN = {
     ),
     "two_keys": lambda: mean_field.two_keys(torch.linspace(0, 90, 4), torch.ones(4), torch.ones(4)),
     "noise_pairs": lambda: mean_field.noise_pairs({"a cloud": CLOUD}),
+    "loss_against_first_key": lambda: dynamic_programming.loss_against_first_key(
+        torch.linspace(0, 1, 5), {"one": [0.5, 0.4, 0.3, 0.4, 0.5], "two": [0.2, 0.1, 0.1, 0.2, 0.3]}
+    ),
+    "second_key": lambda: dynamic_programming.second_key(
+        [("root first", torch.linspace(-1, 1, 5), torch.ones(5), torch.ones(5, 3) / 2)]
+    ),
+    "phase_diagram": lambda: dynamic_programming.phase_diagram(
+        [0.2, 0.5], [0.1, 1.0], {"one key": torch.eye(2)}
+    ),
+    "gain_map": lambda: dynamic_programming.gain_map([0.2, 0.5], [0.1, 1.0], torch.eye(2)),
+    "greedy_cost": lambda: dynamic_programming.greedy_cost(
+        torch.tensor([0.1, 1.0]), {"variance": torch.tensor([1.5, 1.0])}
+    ),
+    "risk_distribution": lambda: gaussian_prior.risk_distribution(
+        {"Gaussian": torch.full((9,), 0.9), "tree": torch.linspace(0.1, 0.9, 9)}
+    ),
+    "on_the_line": lambda: gaussian_prior.on_the_line(
+        [1, 2], {"A": [(0.9, 0.01), (0.8, 0.01)]}, [1, 2, 3], torch.tensor([0.9, 0.8, 0.7])
+    ),
+    "shrinkage": lambda: gaussian_prior.shrinkage({16: (np.array([0.5, 1.0]), np.array([1.0, 0.8]), 0.9)}),
+    "dip_against_tokens": lambda: gaussian_prior.dip_against_tokens(
+        [16, 64], np.array([0.08, 0.06]), [16], {"B": [(16, 0.07, 0.01)]}
+    ),
 }
 
 
