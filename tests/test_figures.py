@@ -12,6 +12,7 @@ from fvbook.figures import (
     dynamic_programming,
     gaussian_prior,
     in_context_inference,
+    limits,
     mean_field,
     show,
     to_svg,
@@ -92,6 +93,19 @@ DRAWN = {
     "shrinkage": lambda: gaussian_prior.shrinkage({16: (np.array([0.5, 1.0]), np.array([1.0, 0.8]), 0.9)}),
     "dip_against_tokens": lambda: gaussian_prior.dip_against_tokens(
         [16, 64], np.array([0.08, 0.06]), [16], {"B": [(16, 0.07, 0.01)]}
+    ),
+    "one_number": lambda: limits.one_number(
+        ([1, 2], [0.5, 0.8]), {"a": ([1, 2], [0.4, 0.5]), "b": ([1, 2], [0.4, 0.6])}
+    ),
+    "loss_against_bits": lambda: limits.loss_against_bits(
+        ([0, 1], [1.0, 0.5]), {name: ([0.5], [0.8]) for name in "abcd"}
+    ),
+    "fixed_keys": lambda: limits.fixed_keys(
+        ([1, 2], [0.5, 0.4]), {name: ([1, 2], [0.6, 0.5]) for name in "abc"}, 0.4, (1, 0.5)
+    ),
+    "growing_gap": lambda: limits.growing_gap([2, 3], [3, 6], [3, 7]),
+    "between_bounds": lambda: limits.between_bounds(
+        ([1, 2], [0.4, 0.1]), ([1, 2], [0.4, 0.3]), 0.02, {"s": ("A", "o", ([1, 2], [0.6, 0.4]))}
     ),
 }
 
