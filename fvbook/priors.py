@@ -51,8 +51,8 @@ class TreePrior:
     The tree has K levels of internal nodes, D = 2^K − 1 nodes in all, one orthonormal coordinate each, in
     heap order: node n has the children 2n + 1 (left) and 2n + 2 (right), the root is 0. A leaf is a path of
     signs σ ∈ {±1}^K, σ_k = +1 going left at level k, and θ has the entry σ_k a_k at the k-th node of the path
-    and 0 elsewhere, where a_k² = α^(k−1) (1 − α) / (1 − α^K). So |θ| = 1 for every leaf. [Chapter "A tree
-    prior"; science of the prior of Raj & Reddy, arXiv 2606.16694.]
+    and 0 elsewhere, where a_k² = α^(k−1) (1 − α) / (1 − α^K). So |θ| = 1 for every leaf. [Chapter
+    "A tree prior"; the tree prior of Raj and Reddy, arXiv 2606.16694, in our scaling.]
 
     Parameters
     ----------
@@ -136,4 +136,4 @@ class TreePrior:
 
 
 Prior = GaussianPrior | TreePrior
-"""Any prior of the book: it has `dim`, `variances` (a diagonal covariance) and `sample`."""
+"""A prior of the book, with `dim`, `variances` (of a diagonal covariance) and `sample`."""
