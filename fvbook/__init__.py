@@ -1,8 +1,9 @@
 """Function vectors and adaptive inference: the package under the book.
 
-The rooms, each importing only from those before it: `priors` (what θ is drawn from), `contexts` (tokens and
-their moment b), `inference` (exact Bayes decoders), `theory` (closed forms and bounds), `policies` (measurement
-strategies and the dynamic programme), `models` (the constrained transformer), `training`, `figures`, `widgets`.
+The rooms, each importing only from those before it: `priors` (what θ is drawn from), `contexts` (tokens
+and their moment b), `inference` (exact Bayes decoders), `theory` (closed forms and bounds), `policies`
+(measurement strategies and the dynamic programme), `models` (the constrained transformer), `training`,
+`figures`, `widgets`.
 """
 
 __version__ = "0.1.0"
