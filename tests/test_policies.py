@@ -145,7 +145,7 @@ def test_learned_router_is_adaptive() -> None:
     assert loss < loss_and_error(tree, policies.one_coordinate(tree), 3, 1 / 32)[0]
 
 
-@pytest.fixture(scope="module", params=[(0.7, 0.3), (0.7, 0.05), (0.5, 0.1)])
+@pytest.fixture(scope="module", params=[(0.7, 0.3), (0.7, 0.05), (0.5, 0.1), (0.9, 0.2), (0.3, 1.0)])
 def solved(request: pytest.FixtureRequest) -> policies.TwoMeasurements:
     return policies.solve_two_measurements(*request.param)
 
