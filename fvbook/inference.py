@@ -197,10 +197,7 @@ def _checked(dim: int, keys: Tensor, outcomes: Tensor, noise_var: float) -> tupl
         keys = _check.tensor("keys", keys, batch, budget, dim)
     else:
         keys = _check.tensor("keys", keys, budget, dim)
-    noise_var = _check.real("noise_var", noise_var, 0)
-    if noise_var == 0:
-        raise ValueError("noise_var = 0: must be > 0")
-    return keys, outcomes, noise_var
+    return keys, outcomes, _check.real("noise_var", noise_var, 0, open_=True)
 
 
 def _log_scaled_bessel_k(order: float, x: Tensor) -> Tensor:

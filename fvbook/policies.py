@@ -70,7 +70,7 @@ def measure(
         or a direction that the earlier keys already span.
     """
     budget = _check.integer("budget", budget, 0, tree.dim)
-    noise_var = _positive("noise_var", noise_var)
+    noise_var = _check.real("noise_var", noise_var, 0, open_=True)
     n_samples = _check.integer("n_samples", n_samples, 1)
     leaf = _stratified_leaves(tree, n_samples, generator)
     noise = torch.randn(budget, n_samples, 1, generator=generator, dtype=tree.dtype, device=tree.device)
@@ -106,7 +106,7 @@ def fixed_risks(
     Raises ValueError if keys is not a finite (M, D) tensor, τ² ≤ 0 or n_samples < 1.
     """
     keys = _check.tensor("keys", keys, None, tree.dim)
-    noise_var = _positive("noise_var", noise_var)
+    noise_var = _check.real("noise_var", noise_var, 0, open_=True)
     leaf = _stratified_leaves(tree, _check.integer("n_samples", n_samples, 1), generator)
     signal = leaf_projections(tree, keys).T  # (2^K, M)
     noise = torch.randn(n_samples, len(keys), generator=generator, dtype=keys.dtype, device=keys.device)
@@ -208,7 +208,7 @@ def learn_keys(
     Raises ValueError if M is not an integer from 1 to D, τ² ≤ 0, or steps or batch_size < 1.
     """
     budget = _check.integer("budget", budget, 1, tree.dim)
-    noise_var = _positive("noise_var", noise_var)
+    noise_var = _check.real("noise_var", noise_var, 0, open_=True)
     batch_size = _check.integer("batch_size", batch_size, 1)
     if start is None:
         shape = (budget, tree.dim)
@@ -253,7 +253,7 @@ class Router(nn.Module):
     ) -> None:
         super().__init__()
         self.tree = tree
-        self.sharpness = _positive("sharpness", sharpness)
+        self.sharpness = _check.real("sharpness", sharpness, 0, open_=True)
         self.first = nn.Parameter((tree.variances / tree.variances[0]) ** sharpness)
         self.networks = nn.ModuleList()
         for _ in range(_check.integer("budget", budget, 1, tree.dim) - 1):
@@ -305,12 +305,6 @@ def learn_router(
 
     _descend(list(router.parameters()), loss, steps, learning_rate)
     return router.requires_grad_(False)
-
-
-def _positive(name: str, value: float) -> float:
-    if _check.real(name, value, 0) == 0:
-        raise ValueError(f"{name} = {value!r}: must be > 0")
-    return float(value)
 
 
 def _stratified_leaves(tree: TreePrior, n_samples: int, generator: Generator | None) -> Tensor:

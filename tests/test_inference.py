@@ -75,25 +75,29 @@ def test_tree_posterior_is_bayes_rule(own_keys: bool) -> None:
     torch.testing.assert_close(inference.tree_risk(tree, log_posterior), risk)
 
 
+def assert_calibrated(tree: TreePrior, leaf: torch.Tensor, log_posterior: torch.Tensor) -> None:
+    """The squared error has the mean of the risk, and the best guess is right as often as it claims."""
+    error = ((tree.leaves[leaf] - inference.tree_mean(tree, log_posterior)) ** 2).sum(1)
+    best = log_posterior.max(1)
+    for difference in (
+        error - inference.tree_risk(tree, log_posterior),
+        (best.indices == leaf).double() - best.values.exp(),
+    ):
+        assert abs(float(difference.mean())) < 3 * float(difference.std()) / math.sqrt(len(leaf))
+
+
 @pytest.mark.parametrize(
     ("levels", "decay", "budget", "noise_var"),
     [(1, 0.5, 1, 1.0), (3, 0.6, 2, 0.1), (4, 0.9, 4, 0.3), (5, 0.8, 3, 0.03), (6, 0.4, 10, 0.2)],
 )
 def test_tree_posterior_is_calibrated(levels: int, decay: float, budget: int, noise_var: float) -> None:
-    """The squared error has the mean of the risk, and the best guess is right as often as it claims."""
     tree, n = TreePrior(levels, decay, dtype=torch.float64), 20_000
     leaf = tree.sample_leaves(n, generator=seeded(9))
     theta = tree.leaves[leaf]
     keys = random(budget, tree.dim, seed=10)
     outcomes = theta @ keys.T + noise_var**0.5 * random(n, budget, seed=11)
     log_posterior = inference.tree_log_posterior(tree, keys, outcomes, noise_var)
-    error = ((theta - inference.tree_mean(tree, log_posterior)) ** 2).sum(1)
-    best = log_posterior.max(1)
-    for difference in (
-        error - inference.tree_risk(tree, log_posterior),
-        (best.indices == leaf).double() - best.values.exp(),
-    ):
-        assert abs(float(difference.mean())) < 3 * float(difference.std()) / math.sqrt(n)
+    assert_calibrated(tree, leaf, log_posterior)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -132,13 +136,7 @@ def test_moment_posterior_is_calibrated(
     else:
         b = sample_moment(theta, n_tokens, noise_std, generator=seeded(13))
     log_posterior = inference.moment_log_posterior(tree, b, n_tokens, noise_std)
-    error = ((theta - inference.tree_mean(tree, log_posterior)) ** 2).sum(1)
-    best = log_posterior.max(1)
-    for difference in (
-        error - inference.tree_risk(tree, log_posterior),
-        (best.indices == leaf).double() - best.values.exp(),
-    ):
-        assert abs(float(difference.mean())) < 3 * float(difference.std()) / math.sqrt(n)
+    assert_calibrated(tree, leaf, log_posterior)
 
 
 def test_moment_posterior_limits() -> None:

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import Tensor
 
-from fvbook.figures.style import COLOURS, HEAT, INK, styled
+from fvbook.figures.style import COLOURS, HEAT, INK, LOSS, styled
 
-_MIXED = LinearSegmentedColormap.from_list("mixed", ["#e08a2cff", "#e08a2c18"])
+_MIXED = LinearSegmentedColormap.from_list("mixed", [COLOURS["B"] + "ff", COLOURS["B"] + "18"])
 """From orange, far from the root, to almost nothing at the root."""
 
 
@@ -31,7 +31,7 @@ def loss_against_first_key(tilts: Tensor, curves: Mapping[str, Sequence[float]])
         axes.plot(degrees[lowest], values[lowest], "o", color=colour, clip_on=False)
     axes.set(
         yscale="log", xlabel="degrees of the first key from the root", xticks=range(0, 61, 10),
-        ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$", xlim=(0, 60),
+        ylabel=LOSS, xlim=(0, 60),
     )  # fmt: skip
     axes.set_ylim(top=6)
     axes.legend(fontsize=9, loc="upper left")

@@ -7,11 +7,10 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fvbook.figures.style import COLOURS, styled
+from fvbook.figures.style import COLOURS, LOSS, MARKS, styled
 
 Points = Mapping[str, Sequence[tuple[float, float]]]
 Array = npt.NDArray[np.float64]
-_MARKS = {"A": "o", "B": "s", "C": "^"}
 
 
 @styled
@@ -48,10 +47,10 @@ def on_the_line(
     for index, (name, points) in enumerate(trained.items()):
         losses, errors = np.array(points).T
         position = np.array(budgets) + 0.13 * (index - 1)
-        style = {"fmt": _MARKS[name], "color": COLOURS[name], "capsize": 2, "ms": 5}
+        style = {"fmt": MARKS[name], "color": COLOURS[name], "capsize": 2, "ms": 5}
         upper.errorbar(position, losses, 2 * errors, label=f"model {name}", **style)
         lower.errorbar(position, losses / reference, 2 * errors / reference, **style)
-    upper.set(ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$", ylim=(0, 1))
+    upper.set(ylabel=LOSS, ylim=(0, 1))
     upper.legend()
     lower.set(xlabel="budget $M$", ylabel="loss / formula", xticks=every)
     return figure
@@ -95,7 +94,7 @@ def dip_against_tokens(
             at,
             100 * below,
             200 * errors,
-            fmt=_MARKS[name],
+            fmt=MARKS[name],
             color=COLOURS[name],
             capsize=3,
             label=f"model {name}",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fvbook.figures.style import COLOURS, INK, styled
+from fvbook.figures.style import COLOURS, INK, LOSS, styled
 
 _SEEN = {"tokens": (COLOURS["A"], "o"), "b": (COLOURS["B"], "s")}
 _READ = {"Bayes": "-", "linear": "--"}
@@ -47,7 +47,7 @@ def loss_parts(parts: Mapping[str, Mapping[str, float]]) -> Figure:
             left += size
         axes.text(left + 0.01, row, f"= {left:.2f}", va="center")
         axes.text(-0.02, row, f"model {name}", ha="right", va="center")
-    axes.set(yticks=[], xlabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$", xlim=(0, 0.75))
+    axes.set(yticks=[], xlabel=LOSS, xlim=(0, 0.75))
     axes.invert_yaxis()
     axes.spines["left"].set_visible(False)
     axes.grid(False, axis="y")

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fvbook.figures.style import COLOURS, INK, styled
+from fvbook.figures.style import COLOURS, INK, LOSS, log_budget_axes, styled
 
 Curve = tuple[Sequence[float] | Tensor, Sequence[float] | Tensor]
 """What is on the horizontal axis, and on the vertical one."""
@@ -43,7 +43,7 @@ def loss_against_bits(best_use: Curve, points: Mapping[str, Curve]) -> Figure:
     looks = [("A", "o"), ("A", "x"), ("B", "s"), ("C", "^")]
     for (name, mark), (label, curve) in zip(looks, points.items(), strict=True):
         axes.plot(*curve, mark, color=COLOURS[name], label=label)
-    axes.set(xlabel="bits known about the leaf", ylabel=_LOSS, xlim=(0, 5), ylim=(0, 1))
+    axes.set(xlabel="bits known about the leaf", ylabel=LOSS, xlim=(0, 5), ylim=(0, 1))
     axes.legend(fontsize=9)
     return figure
 
@@ -70,8 +70,8 @@ def fixed_keys(
         ends, [y * (end / x) ** -exponent for end in ends], ":", lw=1.2, color=INK,
         label=rf"slope $-\gamma = -{exponent:.2f}$",
     )  # fmt: skip
-    _budget_axis(axes, [1, 2, 4, 8, 16, 32, 64])
-    axes.set(ylim=(0.03, 1), ylabel=_LOSS)
+    log_budget_axes(axes, [1, 2, 4, 8, 16, 32, 64])
+    axes.set(ylim=(0.03, 1), ylabel=LOSS)
     figure.legend(fontsize=9, loc="outside upper center", ncols=2)
     return figure
 
@@ -116,21 +116,12 @@ def between_bounds(
     axes.axhline(floor, ls=":", color=COLOURS["theory"], label="all of $b$, Bayes")
     for label, (colour, style, curve) in strategies.items():
         axes.plot(*curve, style, color=COLOURS[colour], label=label)
-    _budget_axis(axes, [1, 2, 3, 5, 8, 16, 31])
-    axes.set(ylim=(0.009, 1), ylabel=_LOSS)
+    log_budget_axes(axes, [1, 2, 3, 5, 8, 16, 31])
+    axes.set(ylim=(0.009, 1), ylabel=LOSS)
     figure.legend(fontsize=9, loc="outside upper center", ncols=2)
     return figure
-
-
-_LOSS = r"loss $\mathbb{E}|\theta-\hat\theta|^2$"
 
 
 def _forbid(axes: Axes, curve: Curve, *, upwards: bool = False) -> None:
     """Shade what lies beyond a bound."""
     axes.fill_between(*curve, 1e3 if upwards else 1e-6, color=COLOURS["theory"], alpha=0.18, lw=0)
-
-
-def _budget_axis(axes: Axes, ticks: Sequence[int]) -> None:
-    axes.set(xscale="log", yscale="log", xlabel="budget $M$")
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.set_xticks([], minor=True)

@@ -7,13 +7,14 @@ inline SVG, so it reads on a light page and on a dark one; the data's colours ar
 import html
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec
 
 import matplotlib as mpl
 from IPython.display import HTML, display
+from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
@@ -54,7 +55,11 @@ COLOURS = {
     "theory": "#8a8f98",
 }
 """The colour of each model and of theory curves, readable on light and dark."""
-HEAT = LinearSegmentedColormap.from_list("heat", ["#3f8fd200", "#3f8fd2ff"])
+MARKS = {"A": "o", "B": "s", "C": "^", "D": "x"}
+"""The mark of each model."""
+LOSS = r"loss $\mathbb{E}|\theta-\hat\theta|^2$"
+"""The label of an axis that shows the loss."""
+HEAT = LinearSegmentedColormap.from_list("heat", [COLOURS["A"] + "00", COLOURS["A"] + "ff"])
 """Colours from nothing to blue, for shares from 0 to 1."""
 
 P = ParamSpec("P")
@@ -78,6 +83,13 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
             return draw(*args, **kwargs)
 
     return drawn
+
+
+def log_budget_axes(axes: Axes, ticks: Sequence[int]) -> None:
+    """Make both axes logarithmic, the horizontal one a budget M with these ticks."""
+    axes.set(xscale="log", yscale="log", xlabel="budget $M$")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
 
 
 def to_svg(figure: Figure, *, alt: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fvbook.figures.style import COLOURS, HEAT, styled
+from fvbook.figures.style import COLOURS, HEAT, LOSS, MARKS, log_budget_axes, styled
 
 Points = Mapping[str, tuple[Sequence[int], Sequence[float], Sequence[float]]]
 """Model name -> budgets, mean losses, half-lengths of the error bars."""
@@ -22,20 +22,13 @@ def loss_against_budget(points: Points, curves: Mapping[str, tuple[Sequence[int]
     axes = figure.subplots()
     for style, (label, (budgets, losses)) in zip(["-", "--", ":", "-."], curves.items(), strict=False):
         axes.plot(budgets, losses, style, color=COLOURS["theory"], label=label)
-    marks = {"A": "o", "B": "s", "C": "^", "D": "x"}
     for name, (budgets, means, errors) in points.items():
         axes.errorbar(
-            budgets, means, errors, fmt=marks[name], color=COLOURS[name], label=f"model {name}", capsize=3
+            budgets, means, errors, fmt=MARKS[name], color=COLOURS[name], label=f"model {name}", capsize=3
         )
     ticks = sorted({budget for budgets, _, _ in points.values() for budget in budgets})
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="budget $M$ (numbers passed by attention)",
-        ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$",
-    )
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.set_xticks([], minor=True)
+    log_budget_axes(axes, ticks)
+    axes.set(xlabel="budget $M$ (numbers passed by attention)", ylabel=LOSS)
     figure.legend(fontsize=9, loc="outside upper center", ncols=2)
     return figure
 

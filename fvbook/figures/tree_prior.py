@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fvbook.figures.style import COLOURS, INK, styled
+from fvbook.figures.style import COLOURS, INK, LOSS, styled
 from fvbook.priors import TreePrior
 
 
@@ -125,7 +125,7 @@ def noisy_coordinates(curves: Mapping[str, tuple[Sequence[int], Tensor, Tensor |
         axes.plot(budgets, signs, color=colour, label=label)
         if bayes is not None:
             axes.plot(budgets, bayes, "o", color=colour)
-    axes.set(yscale="log", xlabel="budget $M$", ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$")
+    axes.set(yscale="log", xlabel="budget $M$", ylabel=LOSS)
     axes.legend(title="noise (lines: signs alone, points: Bayes)", fontsize=9, title_fontsize=9)
     return figure
 
@@ -146,9 +146,7 @@ def exponential_against_power(
     marks = {"A": "o", "B": "s", "C": ""}
     for (name, mark), (label, (budgets, losses)) in zip(marks.items(), with_noise.items(), strict=True):
         axes.plot(budgets, losses, marker=mark, ms=5, color=COLOURS[name], label=label)
-    axes.set(
-        xscale="log", yscale="log", xlabel="budget $M$", ylabel=r"loss $\mathbb{E}|\theta-\hat\theta|^2$"
-    )
+    axes.set(xscale="log", yscale="log", xlabel="budget $M$", ylabel=LOSS)
     axes.set_ylim(0.01, 1)
     ticks = [1, 2, 4, 8, 16, 32, 64, 128, 255]
     axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=9)
