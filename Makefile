@@ -4,11 +4,13 @@
 # make chapters  execute the notebooks in place (FILES="chapters/a.ipynb" for some of them)
 # make address URL=https://github.com/OWNER/NAME   change the project's public address everywhere
 # make screenshots DIR=folder   pictures of every page: light, dark, phone
+# make results   compute anew and copy to results/ what the book publishes of its long runs (hours; it resumes)
 # make lock      pin the newest versions in requirements.txt
 # make clean     remove what was built (not the environment)
 
 PYTHON ?= python3
 PORT ?= 8000
+SWEEPS ?= tree gaussian phases noise
 DIR ?= _build/screenshots
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -18,8 +20,9 @@ export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 export TQDM_DISABLE := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
+export FVBOOK_STORE ?= $(CURDIR)/.store
 
-.PHONY: book test build serve chapters address screenshots lock clean
+.PHONY: book test build serve chapters address screenshots results lock clean
 
 book: build
 	@echo "The book is built. Open $(CURDIR)/_build/html/index.html"
@@ -48,6 +51,13 @@ address: $(READY)
 
 screenshots: build
 	$(PY) -m tools.browser $(DIR)
+
+# Stopped at any time, it goes on where it was. See the page "Running the experiments".
+results: $(READY)
+	for sweep in $(SWEEPS); do \
+		env -u TQDM_DISABLE $(PY) -m fvbook run $$sweep --profile paper && \
+		$(PY) -m fvbook export $$sweep results --profile paper || exit 1; \
+	done
 
 # CUDA packages are left out: which of them torch needs depends on the machine.
 lock: $(READY)

@@ -73,15 +73,15 @@ def sample_moment(
     theta, n_tokens, noise_std = _checked(theta, n_tokens, noise_std)
     batch, dim = theta.shape
     norm = theta.norm(dim=1, keepdim=True)  # (B, 1)
-    first_axis = torch.eye(1, dim, dtype=theta.dtype, device=theta.device)
-    u = torch.where(norm > 0, theta / norm.clamp_min(torch.finfo(theta.dtype).tiny), first_axis)
+    u = theta / norm.clamp_min(torch.finfo(theta.dtype).tiny)  # 0 for θ = 0, whose b has no axis
     root_u = _chi_square(n_tokens, theta, generator).sqrt()  # √U
     w = _chi_square(n_tokens - 1, theta, generator)
     g = _normal(theta, generator, batch, 1)
-    g_across = _normal(theta, generator, batch, dim)
-    g_across = g_across - (g_across * u).sum(1, keepdim=True) * u
+    g_all = _normal(theta, generator, batch, dim)  # g⊥ and, along u, a part to take off
     h = norm * root_u + noise_std * g
-    return (root_u * h * u + (h**2 + noise_std**2 * w).sqrt() * g_across) / n_tokens
+    across = (h**2 + noise_std**2 * w).sqrt() / n_tokens
+    along = root_u * h / n_tokens - across * (g_all * u).sum(1, keepdim=True)
+    return along * u + across * g_all
 
 
 def _checked(theta: Tensor, n_tokens: int, noise_std: float) -> tuple[Tensor, int, float]:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn import functional
 
 from fvbook import _check
 
@@ -74,7 +73,8 @@ class Router(nn.Module):
         keys = self.constant  # (d, D)
         if self.mlp is not None:
             keys = keys + self.mlp(phi).unflatten(-1, self.constant.shape)  # (..., d, D)
-        return functional.normalize(keys, dim=-1).expand(*phi.shape[:-1], *self.constant.shape)
+        scale = 1 / keys.norm(dim=-1, keepdim=True).clamp_min(1e-12)  # division has a dearer gradient
+        return (keys * scale).expand(*phi.shape[:-1], *self.constant.shape)
 
 
 class Decoder(nn.Module):
@@ -170,8 +170,9 @@ class ConstrainedTransformer(nn.Module):
         phi = b[:, :0]  # Φ_0 is empty
         keys = []
         for router in self.routers:
-            keys.append(router(phi))  # the MLP chooses: (B, d, D)
-            measured = torch.einsum("bcd,bd->bc", keys[-1], b)  # attention pools: (B, d)
+            key = router(phi)  # the MLP chooses: (B, d, D), or (d, D) where there is none
+            keys.append(key.expand(len(b), self.channels, self.dim))
+            measured = (key * b[:, None]).sum(2) if key.ndim == 3 else b @ key.T  # attention pools: (B, d)
             phi = torch.cat([phi, measured], dim=1)  # the workspace grows: (B, (ℓ+1)d)
         return Trace(keys, phi, self.decoder(phi))
 
@@ -208,6 +209,7 @@ class ConstrainedTransformer(nn.Module):
         workspace = x.new_zeros(batch, n_tokens + 1, 0)  # (B, N+1, 0)
         for router in self.routers:
             key_matrices = router(workspace[:, :n_tokens])  # at each token: (B, N, d, D)
+            key_matrices = key_matrices.expand(batch, n_tokens, self.channels, self.dim)
             token_keys = torch.einsum("bnhd,bnd->bnh", key_matrices, x)  # (B, N, d)
             scores = torch.einsum("bqh,bnh->bhqn", queries, token_keys) / n_tokens  # (B, d, N+1, N)
             pooled = torch.einsum("bhqn,bn->bqh", scores, y)  # (B, N+1, d)

@@ -6,7 +6,23 @@ from torch import Generator, Tensor
 from fvbook import _check
 
 
-class GaussianPrior:
+class _Value:
+    """Two priors are equal if they are of one kind, with the same numbers, dtype and device."""
+
+    dtype: torch.dtype
+    device: torch.device
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Value) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, torch.dtype, torch.device]:
+        return repr(self), self.dtype, self.device
+
+
+class GaussianPrior(_Value):
     """The isotropic Gaussian prior θ ~ N(0, I/D).
 
     Parameters
@@ -32,6 +48,10 @@ class GaussianPrior:
     def __repr__(self) -> str:
         return f"GaussianPrior(dim={self.dim})"
 
+    def to(self, device: torch.device | str) -> "GaussianPrior":
+        """The same prior on another device."""
+        return GaussianPrior(self.dim, dtype=self.dtype, device=device)
+
     @property
     def variances(self) -> Tensor:
         """Prior variance of each coordinate of θ, (D,); they sum to 1."""
@@ -45,7 +65,7 @@ class GaussianPrior:
         return normal / self.dim**0.5
 
 
-class TreePrior:
+class TreePrior(_Value):
     """The tree prior: θ is the code of a uniformly drawn leaf of a balanced binary tree.
 
     The tree has K levels of internal nodes, D = 2^K − 1 nodes in all, one orthonormal coordinate each, in
@@ -115,6 +135,10 @@ class TreePrior:
 
     def __repr__(self) -> str:
         return f"TreePrior(levels={self.levels}, decay={self.decay})"
+
+    def to(self, device: torch.device | str) -> "TreePrior":
+        """The same prior on another device."""
+        return TreePrior(self.levels, self.decay, dtype=self.dtype, device=device)
 
     @property
     def variances(self) -> Tensor:

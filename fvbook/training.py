@@ -234,7 +234,7 @@ class _Run:
         self.parameters, _ = stack_module_state(list(models))  # name -> (S, ...)
         skeleton = copy.deepcopy(models[0]).to("meta")
         self.estimate = vmap(lambda weights, b: functional_call(skeleton, weights, (b,), {"checked": True}))
-        self.optimizer = torch.optim.Adam(self.parameters.values(), betas=(0.9, 0.99))
+        self.optimizer = torch.optim.Adam(self.parameters.values(), betas=(0.9, 0.99), foreach=True)
         for parameter in self.parameters.values():  # Adam's state from the start, so that it can be loaded
             self.optimizer.state[parameter] = {
                 "step": torch.zeros(()),

@@ -1,7 +1,8 @@
 """Forget the executed chapters if what they import has changed since.
 
-The build's cache knows a notebook by its cells alone. This keeps a fingerprint of the package and
-of the pinned versions beside it, and removes the cache when the fingerprint differs.
+The build's cache knows a notebook by its cells alone. This keeps a fingerprint of the package, of
+the published results and of the pinned versions beside it, and removes the cache when the
+fingerprint differs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 def fingerprint(root: Path = ROOT) -> str:
     """Return a digest of every file the chapters' results depend on, and of Python's version."""
     digest = hashlib.sha256(sys.version.encode())
-    files = [root / "requirements.txt", *sorted((root / "fvbook").rglob("*"))]
+    files = [root / "requirements.txt"]
+    files += sorted(path for folder in ("fvbook", "results") for path in (root / folder).rglob("*"))
     for path in files:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
