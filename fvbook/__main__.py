@@ -6,6 +6,7 @@ import click
 import torch
 
 from fvbook.catalogue import PROFILES, SWEEPS, Profile
+from fvbook.experiments import pick_device
 from fvbook.store import Store
 from fvbook.sweeps import ensembles, run_sweep
 
@@ -82,6 +83,10 @@ def run(
     make the exit status 1.
     """
     torch.set_num_threads(1)
+    try:
+        device = pick_device(device)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
     experiments, store = SWEEPS[name].experiments(profile), Store(folder)
     if scheduler is None:
         report = run_sweep(experiments, store, workers=workers, device=device)
@@ -90,9 +95,13 @@ def run(
     else:
         try:
             from distributed import Client
+
+            client = Client(scheduler)
         except ImportError:
             raise click.ClickException('--scheduler needs Dask: pip install "fvbook[cluster]"') from None
-        with Client(scheduler) as client:  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise click.ClickException(f"no scheduler at {scheduler}: {error}") from None
+        with client:
             report = run_sweep(experiments, store, executor=client.get_executor(), device=device)
     found = {r.experiment: r for r in report.results if r is not None}
     for group in sorted(ensembles(list(found)), key=lambda group: str(group[0])):

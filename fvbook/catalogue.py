@@ -18,7 +18,7 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _SMOKE = TrainConfig(steps=30, batch_size=32, held_out=500, learning_rate=0.03, warmup=10)
 _BOOK = TrainConfig(steps=800, learning_rate=0.03)
-_PAPER = TrainConfig(steps=3000, learning_rate=0.03, held_out=50_000)
+_PAPER = TrainConfig(steps=4000, learning_rate=0.03, held_out=50_000)
 _TRAIN: dict[Profile, TrainConfig] = {"smoke": _SMOKE, "book": _BOOK, "paper": _PAPER}
 
 
@@ -63,6 +63,13 @@ def _tree(profile: Profile) -> list[Experiment]:
     return _seeds(5, TreePrior(8, 0.6), {"A": range(1, 9), "B": wide, "C": wide}, train)
 
 
+def _clean(profile: Profile) -> list[Experiment]:
+    """C at hardly any noise, at budgets that fill whole levels."""
+    train, levels = replace(_TRAIN[profile], n_tokens=100_000), {"smoke": 3, "book": 6, "paper": 8}[profile]
+    budgets = [2**m - 1 for m in range(1, levels - 1)]
+    return _seeds(1 if profile == "smoke" else 2, TreePrior(levels, 0.6), {"C": budgets}, train)
+
+
 def _gaussian(profile: Profile) -> list[Experiment]:
     train = replace(_TRAIN[profile], n_tokens=64)
     if profile == "smoke":
@@ -72,24 +79,18 @@ def _gaussian(profile: Profile) -> list[Experiment]:
 
 
 def _phases(profile: Profile) -> list[Experiment]:
-    if profile == "smoke":
-        decays, lengths, budgets, noises, count = [0.8], [8, 64], [2], [0.0], 1
-    elif profile == "book":
-        decays, lengths, budgets, noises, count = [0.8], [8, 32, 128], [2, 4], [0.0], 1
-    else:
-        decays, budgets, noises, count = [0.5, 0.8], [1, 2, 3, 4, 5, 6], [0.0], 3
-        lengths = [2, 4, 8, 16, 32, 64, 128, 256, 512]
+    decays, budgets, lengths, count = {
+        "smoke": ([0.8], [2], [8, 64], 1),
+        "book": ([0.8], [2, 4], [8, 32, 128], 1),
+        "paper": ([0.5, 0.8], [1, 2, 3, 5], [4, 8, 16, 32, 64, 128, 256, 512], 3),
+    }[profile]
     train = replace(_TRAIN[profile], steps=min(1200, _TRAIN[profile].steps))
     return [
         experiment
         for decay in decays
         for n_tokens in lengths
-        for noise_std in noises
         for experiment in _seeds(
-            count,
-            TreePrior(5, decay),
-            dict.fromkeys("AB", budgets),
-            replace(train, n_tokens=n_tokens, noise_std=noise_std),
+            count, TreePrior(5, decay), {"A": budgets, "B": budgets}, replace(train, n_tokens=n_tokens)
         )
     ]
 
@@ -114,13 +115,47 @@ def _noise(profile: Profile) -> list[Experiment]:
     ]
 
 
+def _gap(profile: Profile) -> list[Experiment]:
+    """A trained for longer and longer at M = 5, and longest at smaller budgets."""
+    tree, train = TreePrior(5, 0.8), _TRAIN[profile]
+    if profile == "smoke":
+        return _seeds(1, tree, {"A": [2]}, train)
+    if profile == "book":
+        return _seeds(2, tree, {"A": [5]}, replace(train, steps=1200))
+    longest, rest = 12_000, [400, 1200, 4000]
+    return _seeds(3, tree, {"A": range(1, 6)}, replace(train, steps=longest)) + [
+        experiment
+        for steps in rest
+        for experiment in _seeds(3, tree, {"A": [5]}, replace(train, steps=steps))
+    ]
+
+
+def _recipe(profile: Profile) -> list[Experiment]:
+    """A on the small tree at M = 5 and on the deep one at M = 8: other widths, batches, learning rates."""
+    small, train = TreePrior(5, 0.8), _TRAIN[profile]
+    if profile != "paper":
+        return _seeds(1, small, {"A": [5]}, train, width=32)
+    deep, slow = TreePrior(8, 0.6), replace(train, n_tokens=64, learning_rate=0.01)
+    return [
+        *_seeds(3, small, {"A": [5]}, train, width=32),
+        *_seeds(3, small, {"A": [5]}, train, width=128),
+        *_seeds(3, small, {"A": [5]}, replace(train, batch_size=128)),
+        *_seeds(3, small, {"A": [5]}, replace(train, learning_rate=0.01)),
+        *_seeds(2, deep, {"A": [8]}, replace(slow, steps=12_000)),
+        *_seeds(2, deep, {"A": [8]}, slow, width=256),
+    ]
+
+
 SWEEPS = {
     sweep.name: sweep
     for sweep in [
         Sweep("tree", "How does the loss of A, B and C fall with the budget, on a deep tree?", _tree),
+        Sweep("clean", "Does C follow its power law when there is hardly any noise?", _clean),
         Sweep("gaussian", "And for a Gaussian prior, where theory says that depth buys nothing?", _gaussian),
         Sweep("phases", "For which budgets and context lengths does depth pay?", _phases),
         Sweep("noise", "Do long noisy contexts act like short clean ones?", _noise),
+        Sweep("gap", "How does A come nearer to the best strategy when it trains for longer?", _gap),
+        Sweep("recipe", "And what do width, batch and learning rate do?", _recipe),
     ]
 }
 """The sweeps by name."""

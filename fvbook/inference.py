@@ -149,6 +149,50 @@ def moment_log_posterior(tree: TreePrior, b: Tensor, n_tokens: int, noise_std: f
     return log_normalised(log_density)
 
 
+def function_vector_log_posterior(
+    tree: TreePrior, keys: Tensor, phi: Tensor, n_tokens: int, noise_std: float
+) -> Tensor:
+    """Return the log posterior of every leaf given the function vector Φ = K b, (B, 2^K), exactly at every N.
+
+    Keys that were chosen from earlier entries of Φ count as given. In an orthonormal basis of the span of the
+    keys, with c the coordinates of θ, t = Φ·c, ζ = 1 + s² − |c|², r² = ζ|Φ|² + t² and ν = (N − M)/2,
+    log p(Φ | θ) = N t/ζ − ½ log ζ + ν log r + log K_ν(N r/ζ) + const. [Chapter "In-context inference"]
+
+    Parameters
+    ----------
+    tree : TreePrior
+    keys : Tensor
+        (B, M, D), linearly independent in each row, of any length.
+    phi : Tensor
+        Φ, (B, M).
+    n_tokens : int
+        N > M.
+    noise_std : float
+        s ≥ 0.
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit, a value is not finite, N ≤ M or s < 0.
+    """
+    phi = _check.tensor("phi", phi, None, None)
+    keys = _check.tensor("keys", keys, *phi.shape, tree.dim)
+    n = _check.integer("n_tokens", n_tokens, phi.shape[1] + 1)
+    s = _check.real("noise_std", noise_std, 0)
+    basis, mixing = torch.linalg.qr(keys.mT)  # K = mixingᵀ basisᵀ
+    phi = torch.linalg.solve_triangular(mixing.mT, phi[..., None], upper=False)[..., 0]  # basisᵀ b
+    c = leaf_projections(tree, basis.mT)  # (B, M, 2^K)
+    t = (phi[..., None] * c).sum(1)
+    zeta = (1 + s**2 - (c**2).sum(1)).clamp_min(8 * torch.finfo(c.dtype).eps)  # 0: θ in the span, s = 0
+    norm2 = (phi**2).sum(-1, keepdim=True)
+    r = (zeta * norm2 + t**2).sqrt()
+    order = (n - phi.shape[1]) / 2
+    # (t − r)/ζ, for t > 0 written so that nothing cancels
+    shift = torch.where(t > 0, -norm2 / (t + r).clamp_min(torch.finfo(t.dtype).tiny), (t - r) / zeta)
+    bessel = _log_scaled_bessel_k(order, n * r / zeta)
+    return log_normalised(n * shift - zeta.log() / 2 + order * r.log() + bessel)
+
+
 def tree_mean(tree: TreePrior, log_posterior: Tensor) -> Tensor:
     """Return the posterior mean of θ, (..., D), from the log posterior of the leaves, (..., 2^K).
 

@@ -154,6 +154,33 @@ def test_moment_posterior_limits() -> None:
     torch.testing.assert_close(many.exp(), gaussian.exp(), atol=2e-3, rtol=0)
 
 
+@pytest.mark.parametrize(("n_tokens", "noise_std"), [(16, 0.5), (9, 0.2), (40, 0.0)])
+def test_function_vector_posterior_given_every_number_is_that_of_the_moment(
+    n_tokens: int, noise_std: float
+) -> None:
+    tree = TreePrior(3, 0.7, dtype=torch.float64)
+    b = sample_moment(tree.sample(40, generator=seeded(16)), n_tokens, noise_std, generator=seeded(17))
+    keys = random(40, 7, 7, seed=18)  # of full rank: Φ tells b
+    phi = torch.einsum("bmd,bd->bm", keys, b)
+    got = inference.function_vector_log_posterior(tree, keys, phi, n_tokens, noise_std)
+    expected = inference.moment_log_posterior(tree, b, n_tokens, noise_std)
+    torch.testing.assert_close(got.exp(), expected.exp(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("n_tokens", "noise_std"), [(5, 0.0), (12, 0.6), (64, 0.1)])
+def test_function_vector_posterior_is_calibrated_with_chosen_keys(n_tokens: int, noise_std: float) -> None:
+    tree, n = TreePrior(3, 0.7, dtype=torch.float64), 10_000
+    leaf = tree.sample_leaves(n, generator=seeded(19))
+    b = sample_moment(tree.leaves[leaf], n_tokens, noise_std, generator=seeded(20))
+    keys = b.new_zeros(n, 2, tree.dim)
+    keys[:, 0, :3] = torch.tensor([1.0, 0.4, -0.3])
+    first = (keys[:, 0] * b).sum(1)
+    keys[:, 1, 1], keys[:, 1, 2], keys[:, 1, 5] = (first > 0).double(), (first <= 0).double(), first
+    phi = torch.stack([first, (keys[:, 1] * b).sum(1)], 1)
+    log_posterior = inference.function_vector_log_posterior(tree, keys, phi, n_tokens, noise_std)
+    assert_calibrated(tree, leaf, log_posterior)
+
+
 @pytest.mark.parametrize("order", [0.0, 0.5, -3.0, 7.0, 40.5])
 def test_bessel_function(order: float) -> None:
     x = torch.tensor([0.05, 0.3, 1.0, 5.0, 50.0, 500.0], dtype=torch.float64)
@@ -186,6 +213,9 @@ EYE, ONE, THREE = torch.eye(3), torch.ones(1, 2), torch.ones(1, 3)
         (lambda: inference.moment_log_posterior(TREE, torch.ones(1, 4), 8, 0.1), "b has shape"),
         (lambda: inference.moment_log_posterior(TREE, THREE, 0, 0.1), "n_tokens"),
         (lambda: inference.moment_log_posterior(TREE, THREE, 8, -0.1), "noise_std"),
+        (lambda: inference.function_vector_log_posterior(TREE, EYE[None], ONE, 8, 0.1), "keys"),
+        (lambda: inference.function_vector_log_posterior(TREE, EYE[None], THREE, 3, 0.1), "n_tokens"),
+        (lambda: inference.function_vector_log_posterior(TREE, EYE[None], THREE, 8, -0.1), "noise_std"),
         (lambda: inference.tree_mean(TREE, torch.ones(3, 5)), "log_posterior"),
     ],
 )

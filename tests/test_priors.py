@@ -136,6 +136,47 @@ def test_repr_tells_priors_apart() -> None:
     assert repr(TreePrior(np.int64(3), np.float64(0.1))) == "TreePrior(levels=3, decay=0.1)"
 
 
+@pytest.mark.parametrize("make", PRIORS)
+def test_equal_priors_are_one_value(make: Callable[..., Prior]) -> None:
+    prior = make()
+    assert prior == make(dtype=torch.float32, device="cpu:0")
+    assert hash(prior) == hash(make())
+    assert len({prior, make(), make(dtype=torch.float64), make(device="meta")}) == 3
+    assert {prior: "found"}[make()] == "found"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (GaussianPrior(3), GaussianPrior(4)),
+        (GaussianPrior(3), TreePrior(2, 0.5)),
+        (TreePrior(2, 0.5), TreePrior(3, 0.5)),
+        (TreePrior(2, 0.5), TreePrior(2, math.nextafter(0.5, 1))),
+        (TreePrior(2, 0.5), TreePrior(2, 0.5, dtype=torch.float64)),
+        (TreePrior(2, 0.5), TreePrior(2, 0.5, device="meta")),
+        (GaussianPrior(3), "GaussianPrior(dim=3)"),
+        (GaussianPrior(3), None),
+    ],
+    ids=str,
+)
+def test_priors_that_differ(one: Prior, other: object) -> None:
+    assert one != other
+    assert other != one
+
+
+@pytest.mark.parametrize("make", PRIORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_prior_moves_to_a_device_and_back(make: Callable[..., Prior], dtype: torch.dtype) -> None:
+    prior = make(dtype=dtype)
+    away = prior.to("meta")
+    assert away == make(dtype=dtype, device="meta")
+    assert away.sample(2).device.type == away.variances.device.type == "meta"
+    assert prior.device.type == "cpu"
+    back = away.to(torch.device("cpu"))
+    assert back == prior
+    assert torch.equal(back.sample(9, generator=seeded(0)), prior.sample(9, generator=seeded(0)))
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [

@@ -456,8 +456,7 @@ def test_interrupt_in_process(box: Store, undisturbed: list[object], monkeypatch
 
 def test_interrupt_with_an_executor_cancels_what_has_not_begun(box: Store, undisturbed: list[object]) -> None:
     with ThreadPoolExecutor(1) as executor:
-        timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-        timer.start()
+        threading.Timer(0.3, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]).start()
         with pytest.raises(KeyboardInterrupt):
             sweep(MANY, box, None, executor)
     assert len(box.survey().current) < GROUPS
