@@ -4,13 +4,12 @@
 # make chapters  execute the notebooks in place (FILES="chapters/a.ipynb" for some of them)
 # make address URL=https://github.com/OWNER/NAME   change the project's public address everywhere
 # make screenshots DIR=folder   pictures of every page: light, dark, phone
-# make results   compute anew and copy to results/ what the book publishes of its long runs (hours; it resumes)
+# make results   compute anew and copy to results/ what the book publishes (SWEEPS="noise gap" for some; it resumes)
 # make lock      pin the newest versions in requirements.txt
 # make clean     remove what was built (not the environment)
 
 PYTHON ?= python3
 PORT ?= 8000
-SWEEPS ?= tree gaussian phases noise
 DIR ?= _build/screenshots
 PY := .venv/bin/python
 READY := .venv/.ready
@@ -54,7 +53,7 @@ screenshots: build
 
 # Stopped at any time, it goes on where it was. See the page "Running the experiments".
 results: $(READY)
-	for sweep in $(SWEEPS); do \
+	for sweep in $${SWEEPS:-$$($(PY) -c "from fvbook.catalogue import SWEEPS; print(*SWEEPS)")}; do \
 		env -u TQDM_DISABLE $(PY) -m fvbook run $$sweep --profile paper && \
 		$(PY) -m fvbook export $$sweep results --profile paper || exit 1; \
 	done

@@ -142,14 +142,19 @@ def status(folder: Path | None) -> None:
 @click.argument("target", type=click.Path(file_okay=False, path_type=Path))
 @_profile
 @_store
-@click.option("--weights", is_flag=True, help="Copy the trained weights too.")
+@click.option(
+    "--weights", is_flag=True, help="Copy the trained weights, even where the book does not publish them."
+)
 def export(name: str, target: Path, profile: Profile, folder: Path | None, weights: bool) -> None:
     """Copy the results of a sweep to the folder TARGET, to be published.
 
     They replace older results of the same experiments there. Every result of the sweep must be in the store.
     """
+    sweep = SWEEPS[name]
     try:
-        count = Store(folder).copy(SWEEPS[name].experiments(profile), Store(target), weights=weights)
+        count = Store(folder).copy(
+            sweep.experiments(profile), Store(target), weights=weights or sweep.weights
+        )
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"{count} records copied to {target}")

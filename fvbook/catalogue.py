@@ -33,11 +33,14 @@ class Sweep:
         What it is to answer, in one line.
     experiments : callable
         The list of experiments of a profile.
+    weights : bool
+        Whether the trained weights are published too.
     """
 
     name: str
     question: str
     experiments: Callable[[Profile], list[Experiment]]
+    weights: bool = False
 
 
 def _seeds(
@@ -71,7 +74,7 @@ def _clean(profile: Profile) -> list[Experiment]:
 
 
 def _gaussian(profile: Profile) -> list[Experiment]:
-    train = replace(_TRAIN[profile], n_tokens=64)
+    train = replace(_TRAIN[profile], n_tokens=64, steps=min(2000, _TRAIN[profile].steps))
     if profile == "smoke":
         return _seeds(2, GaussianPrior(4), {"A": [2], "B": [2], "C": [2]}, train)
     budgets = [1, 4, 8] if profile == "book" else [1, 2, 4, 6, 8, 12, 16]
@@ -154,7 +157,7 @@ SWEEPS = {
         Sweep("gaussian", "And for a Gaussian prior, where theory says that depth buys nothing?", _gaussian),
         Sweep("phases", "For which budgets and context lengths does depth pay?", _phases),
         Sweep("noise", "Do long noisy contexts act like short clean ones?", _noise),
-        Sweep("gap", "How does A come nearer to the best strategy when it trains for longer?", _gap),
+        Sweep("gap", "How near does A come to the best strategy, and with how much training?", _gap, True),
         Sweep("recipe", "And what do width, batch and learning rate do?", _recipe),
     ]
 }

@@ -170,9 +170,8 @@ class ConstrainedTransformer(nn.Module):
         phi = b[:, :0]  # Φ_0 is empty
         keys = []
         for router in self.routers:
-            key = router(phi)  # the MLP chooses: (B, d, D), or (d, D) where there is none
-            keys.append(key.expand(len(b), self.channels, self.dim))
-            measured = (key * b[:, None]).sum(2) if key.ndim == 3 else b @ key.T  # attention pools: (B, d)
+            keys.append(router(phi))  # the MLP chooses: (B, d, D)
+            measured = (keys[-1] * b[:, None]).sum(2)  # attention pools: (B, d)
             phi = torch.cat([phi, measured], dim=1)  # the workspace grows: (B, (ℓ+1)d)
         return Trace(keys, phi, self.decoder(phi))
 
@@ -209,7 +208,6 @@ class ConstrainedTransformer(nn.Module):
         workspace = x.new_zeros(batch, n_tokens + 1, 0)  # (B, N+1, 0)
         for router in self.routers:
             key_matrices = router(workspace[:, :n_tokens])  # at each token: (B, N, d, D)
-            key_matrices = key_matrices.expand(batch, n_tokens, self.channels, self.dim)
             token_keys = torch.einsum("bnhd,bnd->bnh", key_matrices, x)  # (B, N, d)
             scores = torch.einsum("bqh,bnh->bhqn", queries, token_keys) / n_tokens  # (B, d, N+1, N)
             pooled = torch.einsum("bhqn,bn->bqh", scores, y)  # (B, N+1, d)

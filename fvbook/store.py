@@ -118,7 +118,8 @@ class Store:
     def published() -> "Store":
         """The results that come with the book: of its checkout, or of the installed package."""
         package = Path(__file__).parent
-        return Store(next(p for p in (package.parent / "results", package / "results") if p.exists()))
+        checkout = package.parent / "results"
+        return Store(checkout if checkout.exists() else package / "results")
 
     def get(self, experiment: Experiment) -> Result | None:
         """The result of this experiment by the present code and versions; None if there is none.

@@ -54,3 +54,14 @@ def test_smoke_runs(sweep: Sweep, tmp_path: Path) -> None:
     report = run_sweep(experiments, Store(tmp_path), workers=1, device="cpu", progress=False)
     assert (report.failures, report.computed) == ([], len(experiments))
     assert all(result is not None and math.isfinite(result.loss) for result in report.results)
+
+
+def test_published_results_are_whole() -> None:
+    """Every paper experiment has a result, nothing is damaged or does not belong, and all is small."""
+    store = Store.published()
+    survey = store.survey()
+    assert (survey.damaged, survey.foreign, survey.unfinished) == ({}, [], [])
+    listed = {e for sweep in SWEEPS.values() for e in sweep.experiments("paper")}
+    assert [str(e) for e in listed if store.find(e) is None] == []
+    assert len(survey.current + survey.outdated) == len(ensembles(list(listed)))
+    assert sum(path.stat().st_size for path in store.root.rglob("*") if path.is_file()) < 5e6

@@ -14,6 +14,7 @@ from fvbook.figures import (
     in_context_inference,
     limits,
     mean_field,
+    scaling,
     show,
     to_svg,
     training_the_models,
@@ -39,6 +40,15 @@ DRAWN = {
         {"A": [torch.tensor([[1.0, 0.5], [2.0, 0.4]])]}
     ),
     "two_by_two": lambda: training_the_models.two_by_two(np.full((2, 2), 0.5), np.full((2, 2), 0.01)),
+    "straight_lines": lambda: scaling.straight_lines(
+        {name: ([1, 2], [0.5, 0.3], [0.1, 0.1]) for name in "ABC"},
+        {name: (np.array([1, 2]), np.array([0.5, 0.3])) for name in "ABC"},
+    ),
+    "gaussian_ratio": lambda: scaling.gaussian_ratio({"A": ([1, 2], [1.0, 0.99], [0.01, 0.01])}),
+    "gain_over_length": lambda: scaling.phase_diagram({0.8: np.array([[1.0, 2.0]])}, [2], [8, 16]),
+    "gap_to_best": lambda: scaling.gap_to_best(
+        [1, 2], np.array([0.5, 0.3]), np.array([0.1, 0.1]), np.array([0.1, 0.1]), np.array([0.01, 0.01])
+    ),
     "tree_path": lambda: tree_prior.tree_path(TREE, 5),
     "node_variances": lambda: tree_prior.node_variances(TREE.variances, TREE.variances, TREE.node_levels),
     "refinement": lambda: tree_prior.refinement(torch.eye(4)[:3] - 0.25, torch.eye(4)[:3]),

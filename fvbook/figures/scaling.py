@@ -102,21 +102,3 @@ def gap_to_best(
     axes.set(xlabel="budget $M$", ylabel=LOSS)
     axes.legend()
     return figure
-
-
-@styled
-def step_time(times: Mapping[str, Mapping[int, float]], xlabel: str) -> Figure:
-    """Seconds of a training step against a size, both axes logarithmic.
-
-    `times`: label -> size -> seconds.
-    """
-    figure = Figure(figsize=(5.6, 3.2))
-    axes = figure.subplots()
-    for (label, row), colour, mark in zip(times.items(), COLOURS.values(), "os^x", strict=False):
-        axes.plot(list(row), [1e3 * value for value in row.values()], mark + "-", color=colour, label=label)
-    axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="ms a step")
-    sizes = sorted({size for row in times.values() for size in row})
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_xticks([], minor=True)
-    axes.legend()
-    return figure

@@ -1,0 +1,120 @@
+"""Figures of the chapter "Key patching"."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from fvbook.figures.style import COLOURS, HEAT, LOSS, MARKS, styled
+
+INCREASE = "increase of the loss"
+"""The label of an axis that shows what an intervention costs."""
+
+
+def number_map(axes: Axes, values: ArrayLike, low: float, high: float, digits: int = 2) -> None:
+    """Draw a table of numbers, coloured from nothing at `low` to blue at `high`; NaN leaves a gap.
+
+    Rows count layers from 1, the first on top, columns from 1.
+    """
+    table = np.asarray(values, dtype=float)
+    # not up to the full colour, so that the numbers stay easy to read
+    axes.imshow(table, cmap=HEAT, vmin=low, vmax=low + 1.3 * (high - low), aspect="auto")
+    for (row, column), value in np.ndenumerate(table):
+        if not np.isnan(value):
+            text = f"{round(value, digits) + 0.0:.{digits}f}"  # + 0.0: no minus before a zero
+            axes.text(column, row, text, ha="center", va="center", fontsize=9)
+    axes.grid(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_xticks(range(table.shape[1]), [str(i + 1) for i in range(table.shape[1])])
+    axes.set_yticks(range(table.shape[0]), [str(i + 1) for i in range(table.shape[0])])
+
+
+@styled
+def patching_maps(panels: Mapping[str, ArrayLike]) -> Figure:
+    """Increase of the loss by patched keys: (layer patched) × (level where the paths part).
+
+    `panels`: title -> (L, K + 1), the last column for pairs of one leaf, as `interventions.patching_map` and
+    `interventions.one_coordinate_map` have it. All panels share the colours.
+    """
+    tables = {title: np.asarray(table, dtype=float) for title, table in panels.items()}
+    figure = Figure(figsize=(5.6, 2.7 * len(tables) + 0.2))
+    top = max(float(table.max()) for table in tables.values())
+    rows = figure.subplots(len(tables), 1, squeeze=False)[:, 0]
+    for axes, (title, table) in zip(rows, tables.items(), strict=True):
+        number_map(axes, table, 0, top)
+        axes.set_title(title, loc="left")
+        axes.set_ylabel("layer patched")
+        columns = table.shape[1]
+        axes.set_xticks(range(columns), [*(str(i) for i in range(1, columns)), "never"])
+    rows[-1].set_xlabel("level where the paths of target and donor part")
+    return figure
+
+
+@styled
+def increase_by_parting(increase: ArrayLike, errors: ArrayLike) -> Figure:
+    """Increase of the loss against the level where the paths part, a line for each layer but the first.
+
+    `increase` and `errors`, half-lengths of the bars, are (L, K + 1), the last column for pairs of one leaf;
+    meant for up to five layers.
+    """
+    table, bars = np.asarray(increase, dtype=float), np.asarray(errors, dtype=float)
+    figure = Figure()
+    axes = figure.subplots()
+    places = np.arange(1, table.shape[1] + 1)
+    for layer, (name, mark) in zip(range(1, len(table)), MARKS.items(), strict=False):
+        axes.errorbar(
+            places + 0.06 * (layer - 2.5), table[layer], bars[layer], fmt=mark + "-", color=COLOURS[name],
+            capsize=3, label=f"layer {layer + 1}",
+        )  # fmt: skip
+    axes.set_xticks(places, [*(str(place) for place in places[:-1]), "never"])
+    axes.set(xlabel="level where the paths part", ylabel=INCREASE)
+    axes.legend(title="keys patched in", title_fontsize=10)
+    return figure
+
+
+@styled
+def what_is_replaced(losses: Mapping[str, ArrayLike], base: float) -> Figure:
+    """Loss against the layer patched, a line for each part that a donor of another leaf replaces.
+
+    `losses`: part -> (L,), up to four of them; `base` is the loss without a patch.
+    """
+    figure = Figure()
+    axes = figure.subplots()
+    axes.axhline(base, color=COLOURS["theory"], lw=1.2, label="nothing")
+    count = 0
+    for (label, values), (name, mark) in zip(losses.items(), MARKS.items(), strict=False):
+        line = np.asarray(values, dtype=float)
+        count = max(count, len(line))
+        axes.plot(range(1, len(line) + 1), line, mark + "-", color=COLOURS[name], label=label)
+    axes.set(xlabel="layer", ylabel=LOSS, xticks=range(1, count + 1), ylim=(0, None))
+    axes.legend(title="taken from the donor", title_fontsize=10)
+    return figure
+
+
+@styled
+def ablations(
+    losses: Mapping[str, tuple[float, float]], references: Mapping[str, float], intact: Sequence[str] = ()
+) -> Figure:
+    """Loss of networks with a part switched off: a bar for each, from the top down.
+
+    `losses`: label -> loss, half-length of its error bar; the bars named in `intact` are grey. `references`:
+    label -> loss, vertical lines, up to four.
+    """
+    figure = Figure(figsize=(5.6, 0.9 + 0.36 * len(losses)))
+    axes = figure.subplots()
+    for place, (label, (loss, error)) in enumerate(losses.items()):
+        colour = COLOURS["theory" if label in intact else "A"]
+        axes.barh(place, loss, 0.65, xerr=error, color=colour, ecolor=COLOURS["B"], capsize=3)
+    for style, (label, loss) in zip(["-", "--", ":", "-."], references.items(), strict=False):
+        axes.axvline(loss, ls=style, lw=1.4, color=COLOURS["B"], label=label)
+    axes.set_yticks(range(len(losses)), list(losses))
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(LOSS)
+    if references:
+        figure.legend(loc="outside upper center", ncols=2)
+    return figure
