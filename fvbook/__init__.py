@@ -4,7 +4,8 @@ The rooms, each importing only from those before it: `priors` (what θ is drawn 
 and their moment b), `inference` (exact Bayes decoders), `theory` (closed forms and bounds), `policies`
 (measurement strategies and the dynamic programme), `models` (the constrained transformer), `training`,
 `experiments` (what to train, as a value), `store` (results on disk), `sweeps` (many runs at once),
-`catalogue` (the sweeps of the book), `figures`, `widgets`.
+`catalogue` (the sweeps of the book), `interventions` (key patching), `probes` (what can be read from a
+function vector), `figures`, `widgets`.
 """
 
 __version__ = "0.1.0"

@@ -144,7 +144,6 @@ def _recipe(profile: Profile) -> list[Experiment]:
         *_seeds(3, small, {"A": [5]}, train, width=128),
         *_seeds(3, small, {"A": [5]}, replace(train, batch_size=128)),
         *_seeds(3, small, {"A": [5]}, replace(train, learning_rate=0.01)),
-        *_seeds(2, deep, {"A": [8]}, replace(slow, steps=12_000)),
         *_seeds(2, deep, {"A": [8]}, slow, width=256),
     ]
 

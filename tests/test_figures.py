@@ -10,8 +10,10 @@ from matplotlib.figure import Figure
 
 from fvbook.figures import (
     dynamic_programming,
+    function_vectors,
     gaussian_prior,
     in_context_inference,
+    key_patching,
     limits,
     mean_field,
     scaling,
@@ -23,6 +25,7 @@ from fvbook.figures import (
 )
 from fvbook.figures.style import INK
 from fvbook.priors import TreePrior
+from fvbook.probes import KeyEnergy
 
 TREE = TreePrior(3, 0.8)
 HALVES = torch.tensor([0.5, 0.25])
@@ -49,6 +52,27 @@ DRAWN = {
     "gap_to_best": lambda: scaling.gap_to_best(
         [1, 2], np.array([0.5, 0.3]), np.array([0.1, 0.1]), np.array([0.1, 0.1]), np.array([0.01, 0.01])
     ),
+    "patching_maps": lambda: key_patching.patching_maps(
+        {"a": np.eye(3, 4), "b": np.zeros((3, 4))}, {"a": np.full((3, 4), 0.02)}
+    ),
+    "predicted_and_measured": lambda: key_patching.predicted_and_measured(
+        {"a": HALVES}, np.full((3, 2), 0.3)
+    ),
+    "later_keys": lambda: key_patching.later_keys(HALVES, HALVES, 1),
+    "donor_walks": lambda: key_patching.donor_walks({1: HALVES}, {1: HALVES}),
+    "increase_by_parting": lambda: key_patching.increase_by_parting(np.eye(4), np.full((4, 4), 0.01)),
+    "what_is_replaced": lambda: key_patching.what_is_replaced({"keys": HALVES, "workspace": 3 * HALVES}, 0.1),
+    "ablations": lambda: key_patching.ablations(
+        {"intact": (0.1, 0.01), "all off": (0.4, 0.02)}, {"model B": 0.3}, ["intact"]
+    ),
+    "key_energy": lambda: function_vectors.key_energy(KeyEnergy(torch.eye(3), torch.zeros(3, 3))),
+    "readouts": lambda: function_vectors.readouts({"linear": np.eye(3), "Bayes": np.full((3, 3), 0.5)}),
+    "belief_by_layer": lambda: function_vectors.belief_by_layer(np.full((3, 8), 1 / 8), 5),
+    "geometry": lambda: function_vectors.geometry(
+        {name: CLOUD for name in "abc"}, torch.arange(len(CLOUD)) % 4
+    ),
+    "similarities": lambda: function_vectors.similarities({"a policy": (HALVES, HALVES / 10)}, 0.1),
+    "reading": lambda: function_vectors.reading(np.tri(3, k=-1)),
     "tree_path": lambda: tree_prior.tree_path(TREE, 5),
     "node_variances": lambda: tree_prior.node_variances(TREE.variances, TREE.variances, TREE.node_levels),
     "refinement": lambda: tree_prior.refinement(torch.eye(4)[:3] - 0.25, torch.eye(4)[:3]),

@@ -1,6 +1,6 @@
 """Figures of the chapter "What a function vector knows"."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,7 +9,11 @@ from torch import Tensor
 
 from fvbook.figures.key_patching import number_map
 from fvbook.figures.style import COLOURS, INK, MARKS, styled
+from fvbook.priors import TreePrior
 from fvbook.probes import KeyEnergy
+
+TURNS = ("left, left", "left, right", "right, left", "right, right")
+"""The names of two turns in a row."""
 
 
 @styled
@@ -37,7 +41,7 @@ def readouts(tables: Mapping[str, ArrayLike]) -> Figure:
         number_map(axes, table, 0.5, 1)
         axes.set_title(title, loc="left")
         axes.set_ylabel(r"read from $\Phi_\ell$, $\ell =$")
-    rows[-1].set_xlabel("sign of level $k$")
+    rows[-1].set_xlabel("turn at level $k$")
     return figure
 
 
@@ -64,33 +68,133 @@ def belief_by_layer(beliefs: ArrayLike, leaf: int) -> Figure:
 
 
 @styled
-def geometry(panels: Mapping[str, Tensor], branch: Tensor) -> Figure:
-    """Contexts in the plane of the first two principal components, coloured by the branch they are in.
+def geometry(panels: Mapping[str, tuple[Tensor, Tensor]], labels: Sequence[tuple[str, str]]) -> Figure:
+    """Contexts as points of a plane, coloured by two turns of their path; two panels in a row.
 
-    `panels`: title -> scores (B, 2); `branch`: (B,), the first two turns, 0 = left, left to 3 = right, right.
+    `panels`: title -> points (B, 2) and turns (B,), 0 = left, left to 3 = right, right. `labels`: the names
+    of the two axes of each panel.
     """
     count = len(panels)
     figure = Figure(figsize=(5.6, 2.6 * ((count + 1) // 2) + 0.5))
     grid = figure.subplots((count + 1) // 2, 2, squeeze=False).ravel()
-    names = ("left, left", "left, right", "right, left", "right, right")
-    for axes, (title, scores) in zip(grid, panels.items(), strict=False):
-        for index, (label, colour) in enumerate(zip(names, "ADBC", strict=True)):
-            x, y = scores[branch == index].T
+    for axes, (title, (points, turns)), (across, up) in zip(grid, panels.items(), labels, strict=False):
+        for index, (label, colour) in enumerate(zip(TURNS, "ADBC", strict=True)):
+            x, y = points[turns == index].T
             axes.scatter(x, y, 3, color=COLOURS[colour], alpha=0.6, lw=0, label=label, rasterized=True)
-        axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
+        axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim", xlabel=across, ylabel=up)
         axes.set_title(title)
     for axes in grid[count:]:
         axes.set_axis_off()
-    handles, labels = grid[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, markerscale=4)
+    handles, names = grid[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2, markerscale=4)
+    return figure
+
+
+@styled
+def keys_in_branches(tree: TreePrior, panels: Mapping[str, tuple[ArrayLike, Sequence[int]]]) -> Figure:
+    """Where a key looks: on a tree a disc for each node, its area the share of the key's energy there.
+
+    `panels`: title -> shares (D,) and the nodes of the path so far, drawn thick; two panels in a row.
+    """
+    count = len(panels)
+    figure = Figure(figsize=(5.6, 1.9 * ((count + 1) // 2)))
+    grid = figure.subplots((count + 1) // 2, 2, squeeze=False).ravel()
+    for axes in grid:
+        axes.set_axis_off()
+
+    def place(node: int) -> tuple[float, float]:
+        depth = (node + 1).bit_length() - 1
+        return (node + 1.5 - 2**depth) / 2**depth, -float(depth)
+
+    for axes, (title, (shares, path)) in zip(grid, panels.items(), strict=False):
+        for node in range(1, tree.dim):
+            (x0, y0), (x1, y1) = place((node - 1) // 2), place(node)
+            thick = node in path
+            axes.plot(
+                [x0, x1], [y0, y1], color=INK, lw=2 if thick else 0.7, alpha=1 if thick else 0.35, zorder=1
+            )
+        x, y = np.array([place(node) for node in range(tree.dim)]).T
+        axes.scatter(x, y, 260 * np.asarray(shares, dtype=float), color=COLOURS["A"], lw=0, zorder=2)
+        axes.set(xlim=(0, 1), ylim=(0.4 - tree.levels, 0.6))
+        axes.set_title(title)
+    return figure
+
+
+@styled
+def turn(answer: ArrayLike, shares: Mapping[str, ArrayLike], belief: ArrayLike) -> Figure:
+    """Where the next key looks, against the answer before it: a line for each node, and the belief, dashed.
+
+    `answer` is (n,), each entry of `shares`, node -> share of the key's energy, and `belief` too.
+    """
+    figure = Figure()
+    axes = figure.subplots()
+    for (label, values), name in zip(shares.items(), "AB", strict=False):
+        axes.plot(np.asarray(answer), np.asarray(values), color=COLOURS[name], label=label)
+    axes.plot(
+        np.asarray(answer), np.asarray(belief), "--", color=COLOURS["theory"], label="belief in a left turn"
+    )
+    axes.set(xlabel=r"first answer $\varphi_1$", ylabel="share, probability", ylim=(-0.02, 1.02))
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+@styled
+def bits(lines: Mapping[str, Sequence[ArrayLike]], levels: int) -> Figure:
+    """Information about the leaf in Φ_ℓ against ℓ: several networks for each label, and one bit a layer.
+
+    `lines`: label -> for each network (L + 1,) bits, from ℓ = 0; up to four labels. `levels` is K, the most.
+    """
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([0, levels], [0, levels], "--", color=COLOURS["theory"], label="one turn a layer")
+    axes.axhline(levels, color=COLOURS["theory"], lw=1.2)
+    for (label, runs), (name, mark) in zip(lines.items(), MARKS.items(), strict=False):
+        for index, run in enumerate(runs):
+            values = np.asarray(run, dtype=float)
+            axes.plot(
+                range(len(values)), values, mark + "-", ms=4, color=COLOURS[name],
+                label=label if index == 0 else None,
+            )  # fmt: skip
+    axes.set(xlabel=r"layers read, $\ell$", ylabel="bits about the leaf", ylim=(0, levels + 0.2))
+    axes.legend()
+    return figure
+
+
+@styled
+def roles(rows: Sequence[str], columns: Sequence[str], losses: ArrayLike) -> Figure:
+    """Loss for each state of the routers (row) and each reader of the answers (column), (rows, columns)."""
+    figure = Figure(figsize=(5.6, 0.5 + 0.42 * len(rows)))
+    axes = figure.subplots()
+    number_map(axes, losses, 0, float(np.max(np.asarray(losses))))
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set(xlabel="who reads the answers", ylabel="routers")
+    return figure
+
+
+@styled
+def interpolation(steps: ArrayLike, panels: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
+    """Share of pairs of contexts read as each kind of leaf, along the line between their function vectors.
+
+    `panels`: title -> kind -> shares (n,), up to four kinds; `steps` is (n,), from 0 to 1.
+    """
+    figure = Figure(figsize=(5.6, 2.2 * len(panels) + 0.4))
+    rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (title, kinds) in zip(rows, panels.items(), strict=True):
+        for (label, shares), name in zip(kinds.items(), MARKS, strict=False):
+            axes.plot(np.asarray(steps), np.asarray(shares), color=COLOURS[name], label=label)
+        axes.set(title=title, ylabel="share of pairs", ylim=(-0.02, 1.02))
+    rows[-1].set_xlabel("from the first function vector to the second")
+    handles, names = rows[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
 
 
 @styled
 def similarities(lines: Mapping[str, tuple[ArrayLike, ArrayLike]], chance: float) -> Figure:
-    """|cos| between the network's keys and those of other policies under the same belief, against the layer.
+    """|cos| between keys of networks and those of a policy under the same belief, against the layer.
 
-    `lines`: policy -> means (L,), half-lengths of the error bars (L,); up to four. `chance`: of two random
+    `lines`: label -> means (L,), half-lengths of the error bars (L,); up to four. `chance`: of two random
     directions.
     """
     figure = Figure()

@@ -13,18 +13,25 @@ INCREASE = "increase of the loss"
 """The label of an axis that shows what an intervention costs."""
 
 
-def number_map(axes: Axes, values: ArrayLike, low: float, high: float, digits: int = 2) -> None:
+def number_map(
+    axes: Axes, values: ArrayLike, low: float, high: float, digits: int = 2, errors: ArrayLike | None = None
+) -> None:
     """Draw a table of numbers, coloured from nothing at `low` to blue at `high`; NaN leaves a gap.
 
-    Rows count layers from 1, the first on top, columns from 1.
+    Rows count layers from 1, the first on top, columns from 1. `errors`, of the same shape, are written below
+    the numbers where they do not round to 0.
     """
     table = np.asarray(values, dtype=float)
+    bars = np.zeros_like(table) if errors is None else np.asarray(errors, dtype=float)
     # not up to the full colour, so that the numbers stay easy to read
     axes.imshow(table, cmap=HEAT, vmin=low, vmax=low + 1.3 * (high - low), aspect="auto")
     for (row, column), value in np.ndenumerate(table):
         if not np.isnan(value):
             text = f"{round(value, digits) + 0.0:.{digits}f}"  # + 0.0: no minus before a zero
-            axes.text(column, row, text, ha="center", va="center", fontsize=9)
+            bar = f"{bars[row, column]:.{digits}f}"
+            if float(bar):
+                text += f"\n±{bar}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=9, linespacing=1.1)
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
@@ -33,23 +40,88 @@ def number_map(axes: Axes, values: ArrayLike, low: float, high: float, digits: i
 
 
 @styled
-def patching_maps(panels: Mapping[str, ArrayLike]) -> Figure:
+def patching_maps(panels: Mapping[str, ArrayLike], errors: Mapping[str, ArrayLike] | None = None) -> Figure:
     """Increase of the loss by patched keys: (layer patched) × (level where the paths part).
 
     `panels`: title -> (L, K + 1), the last column for pairs of one leaf, as `interventions.patching_map` and
-    `interventions.one_coordinate_map` have it. All panels share the colours.
+    `interventions.one_coordinate_map` have it. All panels share the colours. `errors`: title -> half-lengths
+    of the intervals, (L, K + 1), for the panels that have them.
     """
     tables = {title: np.asarray(table, dtype=float) for title, table in panels.items()}
-    figure = Figure(figsize=(5.6, 2.7 * len(tables) + 0.2))
+    heights = [0.46 * len(table) + 0.5 for table in tables.values()]
+    figure = Figure(figsize=(5.6, sum(heights) + 0.4))
     top = max(float(table.max()) for table in tables.values())
-    rows = figure.subplots(len(tables), 1, squeeze=False)[:, 0]
+    rows = figure.subplots(len(tables), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (title, table) in zip(rows, tables.items(), strict=True):
-        number_map(axes, table, 0, top)
+        number_map(axes, table, 0, top, errors=(errors or {}).get(title))
         axes.set_title(title, loc="left")
         axes.set_ylabel("layer patched")
         columns = table.shape[1]
         axes.set_xticks(range(columns), [*(str(i) for i in range(1, columns)), "never"])
     rows[-1].set_xlabel("level where the paths of target and donor part")
+    return figure
+
+
+@styled
+def predicted_and_measured(predictions: Mapping[str, ArrayLike], measured: ArrayLike) -> Figure:
+    """Increase of the loss against the layer patched: what was predicted and what was seen.
+
+    `predictions`: label -> (L - 1,), for layers 2, 3, ..., L, up to three; `measured`: (networks, L - 1).
+    """
+    seen = np.asarray(measured, dtype=float)
+    layers = np.arange(2, seen.shape[1] + 2)
+    figure = Figure()
+    axes = figure.subplots()
+    for place, network in zip(np.linspace(-0.12, 0.12, len(seen)), seen, strict=True):
+        axes.plot(layers + place, network, MARKS["A"], color=COLOURS["A"], zorder=3)
+    axes.plot([], [], MARKS["A"], color=COLOURS["A"], label="measured, each seed")
+    for (label, values), name in zip(predictions.items(), ("theory", "B", "C"), strict=False):
+        line = {"theory": "o:", "B": "s--", "C": "^-"}[name]
+        axes.plot(layers, np.asarray(values, dtype=float), line, color=COLOURS[name], label=label)
+    axes.set(xlabel="layer patched", ylabel=INCREASE, xticks=layers, ylim=(0, None))
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+@styled
+def later_keys(target: ArrayLike, donor: ArrayLike, patched: int) -> Figure:
+    """Share of each layer's key on the path of the target and on that of the donor, below the root.
+
+    `target` and `donor` are (L,), means over contexts; the workspace after layer `patched` is the donor's.
+    """
+    figure = Figure(figsize=(5.6, 3.2))
+    axes = figure.subplots()
+    layers = np.arange(1, len(np.asarray(target)) + 1)
+    for shift, name, label, values in ((-0.2, "A", "target", target), (0.2, "B", "donor", donor)):
+        axes.bar(layers + shift, np.asarray(values, dtype=float), 0.38, color=COLOURS[name], label=label)
+    axes.axvline(patched + 0.5, color=COLOURS["theory"], ls="--", lw=1.2)
+    axes.grid(axis="x", visible=False)
+    axes.set(xlabel="layer", ylabel="share of the key on the path", xticks=layers, ylim=(0, 1))
+    figure.legend(title="whose path", title_fontsize=10, loc="outside upper center", ncols=2)
+    return figure
+
+
+@styled
+def donor_walks(measured: Mapping[int, ArrayLike], predicted: Mapping[int, ArrayLike]) -> Figure:
+    """How often the estimate goes with the donor's path down to level k, a line for each layer patched.
+
+    Both map the layer ℓ whose workspace is the donor's to shares (K + 1,) for k = 1..K and the leaf; up to
+    four layers. Predictions are thin and dotted.
+    """
+    figure = Figure()
+    axes = figure.subplots()
+    count = 0
+    for (layer, values), (name, mark) in zip(measured.items(), MARKS.items(), strict=False):
+        line = np.asarray(values, dtype=float)
+        count = len(line)
+        places = range(1, count + 1)
+        axes.plot(places, np.asarray(predicted[layer], dtype=float), ":", lw=1.2, color=COLOURS[name])
+        axes.plot(places, line, mark + "-", color=COLOURS[name], label=rf"$\ell = {layer}$")
+    axes.set_xticks(range(1, count + 1), [*(str(i) for i in range(1, count)), "leaf"])
+    axes.set(xlabel="level $k$", ylabel="share of estimates with the donor", ylim=(0, 1.05))
+    figure.legend(
+        title="the donor's workspace after layer", title_fontsize=10, loc="outside upper center", ncols=4
+    )
     return figure
 
 
