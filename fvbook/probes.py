@@ -58,7 +58,8 @@ def linear_readout(tree: TreePrior, run: Trace, leaf: Tensor, *, by_branch: bool
     by_branch : bool
         Fit a probe of its own in each branch: for sign k one at each node of level k, for the contexts whose
         path visits it. A router may ask with k in one branch and with −k in the next; then no single linear
-        probe can read the answers, but one in each branch can.
+        probe can read the answers, but one in each branch can. It is told the branch, so it may do better
+        than `bayes_readout`, which has to find it out.
 
     Raises
     ------

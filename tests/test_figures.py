@@ -69,8 +69,15 @@ DRAWN = {
     "readouts": lambda: function_vectors.readouts({"linear": np.eye(3), "Bayes": np.full((3, 3), 0.5)}),
     "belief_by_layer": lambda: function_vectors.belief_by_layer(np.full((3, 8), 1 / 8), 5),
     "geometry": lambda: function_vectors.geometry(
-        {name: CLOUD for name in "abc"}, torch.arange(len(CLOUD)) % 4
+        {name: (CLOUD, torch.arange(len(CLOUD)) % 4) for name in "abc"}, [("x", "y")] * 3
     ),
+    "keys_in_branches": lambda: function_vectors.keys_in_branches(
+        TREE, {"a": (np.full(7, 1 / 7), [0, 1]), "b": (np.eye(7)[2], [0, 2])}
+    ),
+    "turn": lambda: function_vectors.turn(HALVES, {"left": HALVES, "right": 1 - HALVES}, HALVES),
+    "bits": lambda: function_vectors.bits({"a": [HALVES, 2 * HALVES], "b": [HALVES]}, 3),
+    "roles": lambda: function_vectors.roles(["on", "off"], ["a", "b", "c"], np.eye(2, 3)),
+    "interpolation": lambda: function_vectors.interpolation(HALVES, {"a": {"x": HALVES}, "b": {"x": HALVES}}),
     "similarities": lambda: function_vectors.similarities({"a policy": (HALVES, HALVES / 10)}, 0.1),
     "reading": lambda: function_vectors.reading(np.tri(3, k=-1)),
     "tree_path": lambda: tree_prior.tree_path(TREE, 5),
