@@ -116,7 +116,8 @@ def test_chapter_uses_public_names_only(path: Path) -> None:
                 names = [node.attr]
             else:
                 continue
-            private = [name for name in names if re.match(r"_(?!_|replace$)", name)]  # a tuple's _replace is public
+            # _replace is a public method of named tuples
+            private = [name for name in names if re.match(r"_(?!_|replace$)", name)]
             assert not private, (private, cell.source)
 
 
