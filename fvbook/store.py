@@ -53,8 +53,12 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def _hash(value: Any, digits: int) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:digits]
+    return _digest(json.dumps(value, sort_keys=True).encode())[:digits]
 
 
 def _version() -> str:
@@ -176,7 +180,7 @@ class Store:
                     for name, weight in (result.weights or {}).items()
                 }
             )
-            document["weights"] = hashlib.sha256(content).hexdigest()
+            document["weights"] = _digest(content)
             self._write(path.with_suffix(".safetensors"), content)
         self._write(path, _dump(document))
         return path
@@ -184,8 +188,9 @@ class Store:
     def copy(self, experiments: Sequence[Experiment], target: "Store", *, weights: bool = False) -> int:
         """Copy the current records that hold these experiments to another store; return how many.
 
-        There they replace the records of the same experiments by other versions. The weights stay behind
-        unless asked for. ValueError if an experiment has no current result, or the target is this store.
+        There they replace the records of the same experiments by other versions. Weights are copied only if
+        asked for; those that are there already stay. ValueError if an experiment has no current result, or
+        the target is this store.
         """
         if target.root.resolve() == self.root.resolve():
             raise ValueError(f"target = {target}: must be another folder than that of the store")
@@ -195,19 +200,19 @@ class Store:
             if not holding:
                 raise ValueError(f"experiments holds {experiment}: must be in {self}; run it first")
             sources |= {path: experiment for path, _ in holding}
-        outdated = {path for e in sources.values() for path in target.root.glob(f"{_family(e)}-*")}
+        families = {_family(experiment) for experiment in sources.values()}
+        outdated = [path for family in families for path in target.root.glob(f"{family}-*")]
         for path in sources:
             document = json.loads(path.read_bytes())
+            there = target.root / path.with_suffix(".safetensors").name
             if weights and document["weights"]:
-                stacked = path.with_suffix(".safetensors")
-                target._write(target.root / stacked.name, stacked.read_bytes())
-            target._write(
-                target.root / path.name, _dump(document if weights else document | {"weights": None})
-            )
-        kept = {path.stem for path in sources}
+                target._write(there, path.with_suffix(".safetensors").read_bytes())
+            elif not there.exists() or _digest(there.read_bytes()) != document["weights"]:
+                document["weights"] = None
+                there.unlink(missing_ok=True)
+            target._write(target.root / path.name, _dump(document))
         for path in outdated:
-            stripped = path.stem in kept and path.suffix == ".safetensors" and not weights
-            if stripped or path.stem.split("-")[3] != _version():
+            if path.stem.split("-")[3] != _version():
                 path.unlink()
         return len(sources)
 
@@ -284,7 +289,7 @@ def _read(path: Path) -> list[Result]:
         tensors: dict[str, Tensor] | None = None
         if document["weights"]:
             content = path.with_suffix(".safetensors").read_bytes()
-            if hashlib.sha256(content).hexdigest() != document["weights"]:
+            if _digest(content) != document["weights"]:
                 raise ValueError("its weights do not match their checksum")
             tensors = load(content)
         return [

@@ -433,12 +433,16 @@ def test_copy(weights: bool, box: Store, tmp_path: Path, monkeypatch: pytest.Mon
             assert ours is not None
             assert same(theirs, ours if weights else replace(ours, weights=None))
     assert target.get(replace(BASE, model="C")) is None
-    for flag in [not weights, weights]:  # weights come and go as asked
+    for flag in [weights, True, False]:  # weights come when asked for, and stay
         box.copy(PAIR, target, weights=flag)
         got = target.get(BASE)
         assert got is not None
-        assert (got.weights is not None) is flag
+        assert got.weights is not None or not flag
         assert target.survey().foreign == []
+    assert got.weights is not None
+    next(target.root.glob("*.safetensors")).write_bytes(b"others")  # not those of the record
+    box.copy([*PAIR, BASE.with_seed(7)], target)
+    assert target.survey().damaged == {}
 
 
 def test_copy_needs_every_result(box: Store, tmp_path: Path) -> None:
