@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fvbook.figures.style import COLOURS, HEAT, LOSS, MARKS, log_budget_axes, styled
+from fvbook.figures.style import COLOURS, HEAT, MARKS, log_budget_axes, styled
 from fvbook.figures.training_the_models import Points
 
 Line = tuple[np.ndarray, np.ndarray]
@@ -80,25 +80,23 @@ def phase_diagram(
 def gap_to_best(
     budgets: Sequence[int], best: np.ndarray, keys: np.ndarray, decoder: np.ndarray, errors: np.ndarray
 ) -> Figure:
-    """The loss of A at each budget, stacked from three parts.
+    """How far the loss of A is above the best found, in per cent of that, stacked from two parts.
 
-    The parts are the loss of the best policy found, what A's keys lose on top, and what its decoder loses on
-    top. `errors` are half-lengths of the bars on the sum.
+    `best` is the best loss found at each budget, `keys` what the keys of A lose on top and `decoder` what its
+    decoder loses. `errors` are half-lengths of the bars on the sum. A line marks ten per cent.
     """
-    figure = Figure(figsize=(5.6, 3.4))
+    figure = Figure(figsize=(5.6, 3.2))
     axes = figure.subplots()
     place, bottom = np.arange(len(budgets)), np.zeros(len(budgets))
-    parts = {
-        "best policy found": (best, COLOURS["theory"]),
-        "A's keys": (keys, COLOURS["A"]),
-        "A's decoder": (decoder, COLOURS["B"]),
-    }
-    for label, (heights, colour) in parts.items():
-        axes.bar(place, heights, 0.6, bottom=bottom, color=colour, label=label)
-        bottom = bottom + heights
-    axes.errorbar(place, bottom, errors, fmt="none", ecolor=COLOURS["theory"], capsize=3)
-    axes.set_xticks(place, [str(budget) for budget in budgets])
+    for label, part, colour in (("A's keys", keys, "A"), ("A's decoder", decoder, "B")):
+        height = 100 * part / best
+        axes.bar(place, height, 0.6, bottom=bottom, color=COLOURS[colour], label=label)
+        bottom = bottom + height
+    axes.errorbar(place, bottom, 100 * errors / best, fmt="none", ecolor=COLOURS["theory"], capsize=3)
+    axes.axhline(10, color=COLOURS["theory"], ls="--", lw=1.2)
+    labels = [f"{budget}\n{loss:.3f}" for budget, loss in zip(budgets, best, strict=True)]
+    axes.set_xticks(place, labels)
     axes.grid(axis="x", visible=False)
-    axes.set(xlabel="budget $M$", ylabel=LOSS)
+    axes.set(xlabel="budget $M$, and the best loss found", ylabel="above the best, per cent")
     axes.legend()
     return figure
