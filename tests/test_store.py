@@ -439,7 +439,8 @@ def test_copy(weights: bool, box: Store, tmp_path: Path, monkeypatch: pytest.Mon
         assert got is not None
         assert got.weights is not None or not flag
         assert target.survey().foreign == []
-    assert got.weights is not None
+        kept = got.weights is not None
+    assert kept
     shared = next(path for path in target.root.glob("*.safetensors") if (box.root / path.name).exists())
     shared.write_bytes(b"others")  # not those of the record
     box.copy([*PAIR, BASE.with_seed(7)], target)
