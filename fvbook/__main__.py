@@ -62,12 +62,12 @@ def list_sweeps() -> None:
 @_store
 @click.option("--workers", type=click.IntRange(1), help="Processes. [default: one for each CPU]")
 @click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="Device."
+    "--device", type=click.Choice(["cpu", "cuda", "auto"]), default="cpu", show_default=True, help="Device."
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Run on the Dask cluster at this address instead, tcp://host:port; needs fvbook[cluster].",
+    help="Run on the Dask cluster at this address instead, tcp://host:port; needs Dask (extra: cluster).",
 )
 def run(
     name: str,
@@ -98,7 +98,7 @@ def run(
 
             client = Client(scheduler)
         except ImportError:
-            raise click.ClickException('--scheduler needs Dask: pip install "fvbook[cluster]"') from None
+            raise click.ClickException('--scheduler needs Dask, the extra "cluster" of the package') from None
         except (OSError, ValueError) as error:
             raise click.ClickException(f"no scheduler at {scheduler}: {error}") from None
         with client:

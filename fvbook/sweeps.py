@@ -82,7 +82,7 @@ def run_sweep(
     *,
     executor: Executor | None = None,
     workers: int | None = None,
-    device: str = "auto",
+    device: str = "cpu",
     progress: bool = True,
 ) -> Report:
     """Run the experiments whose results are not in the store yet, and return all results.
@@ -102,7 +102,7 @@ def run_sweep(
         Without an executor: how many processes share the work, each on one thread. With 1 the work is done
         in this process. By default the number of CPUs this process may use, and 1 on CUDA.
     device : str
-        "auto", "cpu" or "cuda".
+        "cpu", "cuda", or "auto": CUDA where there is one.
     progress : bool
         Whether to show a bar: results at hand, the last loss, the time left as the work foreseen tells it.
 
