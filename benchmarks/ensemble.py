@@ -4,26 +4,13 @@ On one thread, for the tree prior of the book (K = 5, N = 32) and the default ba
 five models trained as one ensemble against five times the step of one model trained alone.
 """
 
-import time
-
 import torch
+from step import milliseconds
 
-from fvbook.models import ConstrainedTransformer, model_a, model_b, model_c
+from fvbook.models import model_a, model_b, model_c
 from fvbook.priors import TreePrior
-from fvbook.training import TrainConfig, train_ensemble
 
-SEEDS, STEPS, REPEATS = 5, 50, 3
-
-
-def milliseconds(models: list[ConstrainedTransformer], prior: TreePrior) -> float:
-    """Time of a step of these models, the best of a few runs."""
-    config = TrainConfig(steps=STEPS, held_out=2)
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        train_ensemble(models, prior, config, progress=False)
-        times.append(time.perf_counter() - start)
-    return 1e3 * min(times) / STEPS
+SEEDS, STEPS = 5, 50
 
 
 def main() -> None:
@@ -36,7 +23,8 @@ def main() -> None:
             models = [
                 make(prior.dim, budget, generator=torch.Generator().manual_seed(s)) for s in range(SEEDS)
             ]
-            alone, together = SEEDS * milliseconds(models[:1], prior), milliseconds(models, prior)
+            alone = SEEDS * milliseconds(models[:1], prior, STEPS)
+            together = milliseconds(models, prior, STEPS)
             print(f"{name:>5} {budget:2d} {alone:12.1f} ms {together:11.1f} ms {alone / together:7.2f}")
 
 

@@ -16,18 +16,17 @@ from fvbook.models import ConstrainedTransformer, model_a, model_b, model_c
 from fvbook.priors import TreePrior
 from fvbook.training import TrainConfig, train_ensemble
 
-STEPS, REPEATS = 30, 3
-CONFIG = TrainConfig(steps=STEPS, held_out=2)
+STEPS, REPEATS, BATCH = 30, 3, TrainConfig().batch_size
 
 
-def milliseconds(models: list[ConstrainedTransformer], prior: TreePrior) -> float:
+def milliseconds(models: list[ConstrainedTransformer], prior: TreePrior, steps: int) -> float:
     """Processor time of a step of these models, the best of a few runs."""
-    times = []
+    config, times = TrainConfig(steps=steps, held_out=2), []
     for _ in range(REPEATS):
         start = time.process_time()
-        train_ensemble(models, prior, CONFIG, progress=False)
+        train_ensemble(models, prior, config, progress=False)
         times.append(time.process_time() - start)
-    return 1e3 * min(times) / STEPS
+    return 1e3 * min(times) / steps
 
 
 def operations(model: ConstrainedTransformer) -> int:
@@ -37,12 +36,12 @@ def operations(model: ConstrainedTransformer) -> int:
     its own gradient and for that of its input. A first layer's constant keys only meet b: no product.
     """
     weights = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    return 3 * 2 * CONFIG.batch_size * (weights + model.decoder.linear.numel())
+    return 3 * 2 * BATCH * (weights + model.decoder.linear.numel())
 
 
 def matmul_rate(width: int, count: int) -> float:
     """Operations per second of a batched product of a hidden layer, forward."""
-    h, weight = torch.randn(count, CONFIG.batch_size, width), torch.randn(count, width, width)
+    h, weight = torch.randn(count, BATCH, width), torch.randn(count, width, width)
     names = {"torch": torch, "h": h, "weight": weight}
     timer = Timer("torch.bmm(h, weight)", globals=names, timer=time.process_time)
     best = min(timer.blocked_autorange(min_run_time=0.2).times)
@@ -60,7 +59,7 @@ def main() -> None:
                 models = [
                     make(prior.dim, budget, generator=torch.Generator().manual_seed(s)) for s in range(count)
                 ]
-                time_ms = milliseconds(models, prior)
+                time_ms = milliseconds(models, prior, STEPS)
                 rate = count * operations(models[0]) / (1e-3 * time_ms)
                 share = rate / matmul_rate(64, count)
                 print(

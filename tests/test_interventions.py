@@ -10,29 +10,16 @@ from torch import Tensor
 from fvbook import inference, policies
 from fvbook import interventions as iv
 from fvbook.contexts import moment, sample_moment
-from fvbook.models import ConstrainedTransformer, Trace, model_a, model_b, model_c, model_d
+from fvbook.models import ConstrainedTransformer, Trace, model_a
 from fvbook.priors import TreePrior
 from fvbook.training import TrainConfig, train
+from tests.small_models import seeded
+from tests.small_models import small as make
 
 PARTS: tuple[iv.Part, ...] = get_args(iv.Part)
-blocks = partial(ConstrainedTransformer, layers=2, channels=2, router_mlp=True, decoder_mlp=True)
-MODELS: dict[str, Callable[..., ConstrainedTransformer]] = {
-    "A": partial(model_a, budget=4),
-    "B": partial(model_b, budget=4),
-    "C": partial(model_c, budget=4),
-    "D": partial(model_d, budget=4),
-    "blocks": blocks,
-}
-every_model = pytest.mark.parametrize("name", MODELS)
+NAMES = ("A", "B", "C", "D", "blocks")
+every_model = pytest.mark.parametrize("name", NAMES)
 every_part = pytest.mark.parametrize("what", PARTS)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def make(name: str, dtype: torch.dtype = torch.float32) -> ConstrainedTransformer:
-    return MODELS[name](7, width=16, generator=seeded(0), dtype=dtype)
 
 
 def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -14,41 +14,9 @@ from torch import Tensor
 
 from fvbook.contexts import moment
 from fvbook.models import ConstrainedTransformer, model_a, model_b, model_c, model_d
+from tests.small_models import MODELS, Make, deep, seeded
 
-Make = Callable[..., ConstrainedTransformer]
-
-
-def deep(
-    dim: int, budget: int, router_mlp: bool, decoder_mlp: bool, **options: Any
-) -> ConstrainedTransformer:
-    """A deep model at any corner of the two-by-two."""
-    return ConstrainedTransformer(
-        dim, layers=budget, channels=1, router_mlp=router_mlp, decoder_mlp=decoder_mlp, **options
-    )
-
-
-def blocks(dim: int, budget: int, **options: Any) -> ConstrainedTransformer:
-    """Two layers of M/2 channels where M is even, else one of M, with MLPs."""
-    layers = 2 - budget % 2
-    return ConstrainedTransformer(
-        dim, layers=layers, channels=budget // layers, router_mlp=True, decoder_mlp=True, **options
-    )
-
-
-MODELS: dict[str, Make] = {
-    "A": model_a,
-    "B": model_b,
-    "C": model_c,
-    "D": model_d,
-    "router only": partial(deep, router_mlp=True, decoder_mlp=False),
-    "decoder only": partial(deep, router_mlp=False, decoder_mlp=True),
-    "blocks": blocks,
-}
 every_model = pytest.mark.parametrize("name", MODELS)
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make(name: str, dim: int, budget: int, seed: int = 0, **options: Any) -> ConstrainedTransformer:

@@ -1,6 +1,5 @@
 import math
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
@@ -10,27 +9,17 @@ from fvbook import probes
 from fvbook.contexts import sample_moment
 from fvbook.inference import function_vector_log_posterior
 from fvbook.interventions import trace
-from fvbook.models import ConstrainedTransformer, Trace, model_a, model_b, model_c, model_d
+from fvbook.models import ConstrainedTransformer, Trace
 from fvbook.policies import fixed, largest_variance
 from fvbook.priors import TreePrior
+from tests.small_models import seeded, small
 
 TREE = TreePrior(3, 0.8, dtype=torch.float64)
-blocks = partial(ConstrainedTransformer, layers=2, channels=2, router_mlp=True, decoder_mlp=True)
-MODELS: dict[str, Callable[..., ConstrainedTransformer]] = {
-    "A": partial(model_a, budget=4),
-    "B": partial(model_b, budget=4),
-    "C": partial(model_c, budget=4),
-    "D": partial(model_d, budget=4),
-    "blocks": blocks,
-}
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+NAMES = ("A", "B", "C", "D", "blocks")
 
 
 def make(name: str) -> ConstrainedTransformer:
-    return MODELS[name](7, width=16, generator=seeded(0), dtype=torch.float64).requires_grad_(False)
+    return small(name, torch.float64).requires_grad_(False)
 
 
 def contexts(n: int, n_tokens: int = 32, seed: int = 1) -> tuple[Tensor, Tensor]:
@@ -63,7 +52,7 @@ def test_key_energy_by_hand() -> None:
     torch.testing.assert_close(energy.off, torch.tensor([off], dtype=torch.float64) / 4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_key_energy_is_all_there_is(name: str) -> None:
     leaf, b = contexts(40)
     energy = probes.key_energy(TREE, make(name).trace(b), leaf)
@@ -91,7 +80,7 @@ def test_readouts_of_one_level_after_another() -> None:
     assert torch.all((table[:, 1:] - 0.5).abs() < 0.3)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by_branch", [False, True])
 def test_no_readout_beats_bayes(name: str, by_branch: bool) -> None:
     """By branch a probe is told the signs above, so there it is held against Bayes at sign 1 alone."""
@@ -181,7 +170,7 @@ def test_null_direction(layer: int, tokens: bool) -> None:
     torch.testing.assert_close(again.theta_hat, nulled.theta_hat)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_who_reads_what(name: str) -> None:
     model, (_, b) = make(name), contexts(30)
     table = probes.who_reads_what(model, b)

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fvbook.figures.key_patching import number_map
-from fvbook.figures.style import COLOURS, INK, MARKS, styled
+from fvbook.figures.style import COLOURS, INK, MARKS, number_map, styled
 from fvbook.priors import TreePrior
 from fvbook.probes import KeyEnergy
 

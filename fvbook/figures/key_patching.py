@@ -3,40 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from fvbook.figures.style import COLOURS, HEAT, LOSS, MARKS, styled
+from fvbook.figures.style import COLOURS, LOSS, MARKS, number_map, styled
 
 INCREASE = "increase of the loss"
 """The label of an axis that shows what an intervention costs."""
-
-
-def number_map(
-    axes: Axes, values: ArrayLike, low: float, high: float, digits: int = 2, errors: ArrayLike | None = None
-) -> None:
-    """Draw a table of numbers, coloured from nothing at `low` to blue at `high`; NaN leaves a gap.
-
-    Rows count layers from 1, the first on top, columns from 1. `errors`, of the same shape, are written below
-    the numbers where they do not round to 0.
-    """
-    table = np.asarray(values, dtype=float)
-    bars = np.zeros_like(table) if errors is None else np.asarray(errors, dtype=float)
-    # not up to the full colour, so that the numbers stay easy to read
-    axes.imshow(table, cmap=HEAT, vmin=low, vmax=low + 1.3 * (high - low), aspect="auto")
-    for (row, column), value in np.ndenumerate(table):
-        if not np.isnan(value):
-            text = f"{round(value, digits) + 0.0:.{digits}f}"  # + 0.0: no minus before a zero
-            bar = f"{bars[row, column]:.{digits}f}"
-            if float(bar):
-                text += f"\n±{bar}"
-            axes.text(column, row, text, ha="center", va="center", fontsize=9, linespacing=1.1)
-    axes.grid(False)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.tick_params(length=0)
-    axes.set_xticks(range(table.shape[1]), [str(i + 1) for i in range(table.shape[1])])
-    axes.set_yticks(range(table.shape[0]), [str(i + 1) for i in range(table.shape[0])])
 
 
 @styled
