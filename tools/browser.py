@@ -45,11 +45,11 @@ math.then(() => document.fonts.ready).then(wait);
 """
 
 
-def missing() -> str | None:
-    """Return why no browser check can run here, or None if one can."""
+def missing(*, book: bool = True) -> str | None:
+    """Return why no browser check (of the book, unless `book` is false) can run here, or None if one can."""
     if not any(map(shutil.which, BROWSERS)) or not shutil.which("chromedriver"):
         return "no Chromium with chromedriver on this machine"
-    if not (BOOK / "index.html").exists():
+    if book and not (BOOK / "index.html").exists():
         return "the book is not built; run make book"
     return None
 
@@ -66,9 +66,9 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def server() -> Iterator[str]:
-    """Serve the built book; yields its root address."""
-    handler = functools.partial(_Quiet, directory=str(BOOK))
+def server(folder: Path = BOOK) -> Iterator[str]:
+    """Serve a folder, the built book by default; yields its root address."""
+    handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
         thread = threading.Thread(target=httpd.serve_forever, daemon=True)
         thread.start()
@@ -99,10 +99,15 @@ def browser() -> Iterator[Any]:
             driver.quit()
 
 
-def visit(driver: Any, url: str, *, theme: str = "light", size: tuple[int, int] = DESKTOP) -> None:
-    """Open a page as a reader with this colour scheme and window would, and wait for it."""
-    feature = {"name": "prefers-color-scheme", "value": theme}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+def visit(
+    driver: Any, url: str, *, theme: str = "light", size: tuple[int, int] = DESKTOP, still: bool = False
+) -> None:
+    """Open a page as a reader with these settings of the system and this window would, and wait for it."""
+    features = [
+        {"name": "prefers-color-scheme", "value": theme},
+        {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},
+    ]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.get(url)

@@ -89,7 +89,7 @@
     };
     applyCss(state);
     await widget.initialize?.(extras);
-    return (el) => widget.render?.({ ...extras, el });
+    return { model: extras.model, render: (el) => widget.render?.({ ...extras, el }) };
   }
 
   async function main() {
@@ -111,7 +111,8 @@
       }
       el.className = "fvbook-widget";
       if (!loaded.has(id)) loaded.set(id, load(entry));
-      const render = await loaded.get(id);
+      const { model, render } = await loaded.get(id);
+      el.model = model; // for whoever wants to read or set the state from outside
       await render(el);
       el.dataset.ready = "true";
     }

@@ -1,15 +1,12 @@
 """Where a deep model's keys look, leaf by leaf and layer by layer."""
 
-from pathlib import Path
-
 import anywidget
 import traitlets
 from torch import Tensor
 
 from fvbook import _check
 from fvbook.priors import TreePrior
-
-_HERE = Path(__file__).parent
+from fvbook.widgets import _assets
 
 
 class KeyExplorer(anywidget.AnyWidget):
@@ -33,8 +30,8 @@ class KeyExplorer(anywidget.AnyWidget):
         `layer` is out of its range.
     """
 
-    _esm = _HERE / "key_explorer.js"
-    _css = _HERE / "key_explorer.css"
+    _esm = _assets.script("key_explorer")
+    _css = _assets.style("key_explorer")
     levels = traitlets.Int().tag(sync=True)
     energy: traitlets.List[list[list[float]]] = traitlets.List().tag(sync=True)
     leaf = traitlets.Int().tag(sync=True)
