@@ -83,7 +83,10 @@ export function risk(energy, probabilities) {
   return 1 - mean(energy, probabilities).reduce((sum, entry) => sum + entry ** 2, 0);
 }
 
-/** Where the tree is drawn: the middle of each node's (row < K) or leaf's (row = K) share of the width. */
-export function place(row, index, { width, top, step }) {
-  return [(width * (index + 0.5)) / 2 ** row, top + step * row];
+/** Where the tree is drawn: the middle of each node's (row < K) or leaf's (row = K) share of the width.
+ *
+ * `sink(row, index)`, if given, says how much lower than its row.
+ */
+export function place(row, index, { width, top, step, sink = () => 0 }) {
+  return [(width * (index + 0.5)) / 2 ** row, top + step * row + sink(row, index)];
 }

@@ -58,16 +58,14 @@ export function button(label, press, parent) {
   return element;
 }
 
-let groups = 0;
-
 /** One of a few, as radio buttons: options are [value, label] pairs. Returns { set(value) }. */
 export function choice(legend, options, pick, parent) {
   const field = html("fieldset", { class: "fv-choice" }, parent);
   html("legend", {}, field, legend);
-  groups += 1;
+  const group = `fv-choice-${Math.random()}`; // of its own among all widgets of a page
   const inputs = options.map(([value, label]) => {
     const row = html("label", {}, field);
-    const input = html("input", { type: "radio", name: `fv-choice-${groups}`, value }, row);
+    const input = html("input", { type: "radio", name: group, value }, row);
     html("span", {}, row, label);
     input.addEventListener("change", () => pick(value));
     return input;
