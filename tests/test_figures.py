@@ -16,6 +16,7 @@ from fvbook.figures import (
     key_patching,
     limits,
     mean_field,
+    playground,
     scaling,
     show,
     to_svg,
@@ -147,6 +148,14 @@ DRAWN = {
     "growing_gap": lambda: limits.growing_gap([2, 3], [3, 6], [3, 7]),
     "between_bounds": lambda: limits.between_bounds(
         ([1, 2], [0.4, 0.1]), ([1, 2], [0.4, 0.3]), 0.02, {"s": ("A", "o", ([1, 2], [0.6, 0.4]))}
+    ),
+    "runs": lambda: playground.runs(
+        [("1: a", "A", torch.tensor([[1.0, 0.5], [2.0, 0.4]]), 0.4), ("2: b", "A", torch.empty(0, 2), None)],
+        {"prior knowledge": 1.0, "a bound": 0.0},
+        "a title",
+    ),
+    "theory_curves": lambda: playground.theory_curves(
+        [1, 2, 3], {"a curve": torch.tensor([0.6, 0.5, 0.4]), "another": torch.tensor([0.5, 0.2, 0.0])}
     ),
 }
 

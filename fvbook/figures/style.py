@@ -7,6 +7,7 @@ inline SVG, so it reads on a light page and on a dark one; the data's colours ar
 import html
 import io
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -65,12 +66,16 @@ HEAT = LinearSegmentedColormap.from_list("heat", [COLOURS["A"] + "00", COLOURS["
 """Colours from nothing to blue, for shares from 0 to 1."""
 
 P = ParamSpec("P")
+_DRAWING = threading.RLock()
 
 
 @contextmanager
 def _book_style() -> Iterator[None]:
-    """Matplotlib in the book's style, whatever the caller's settings are; afterwards as it was."""
-    with mpl.rc_context():
+    """Matplotlib in the book's style, whatever the caller's settings are; afterwards as it was.
+
+    Matplotlib's settings are global, so threads draw one after another.
+    """
+    with _DRAWING, mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)  # type: ignore[arg-type]
         yield
