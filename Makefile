@@ -5,6 +5,7 @@
 # make address URL=https://github.com/OWNER/NAME   change the project's public address everywhere
 # make screenshots DIR=folder   pictures of every page: light, dark, phone
 # make results   compute anew and copy to results/ what the book publishes (SWEEPS="noise gap" for some; it resumes)
+# make benchmarks  measure what things cost (NAMES="step tokens" for some parts; JSON=file keeps the numbers)
 # make lock      pin the newest versions in requirements.txt
 # make clean     remove what was built (not the environment)
 
@@ -21,7 +22,7 @@ export TQDM_DISABLE := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 export FVBOOK_STORE ?= $(CURDIR)/.store
 
-.PHONY: book test build serve chapters address screenshots results lock clean
+.PHONY: book test build serve chapters address screenshots results benchmarks lock clean
 
 book: build
 	@echo "The book is built. Open $(CURDIR)/_build/html/index.html"
@@ -57,6 +58,9 @@ results: $(READY)
 		env -u TQDM_DISABLE $(PY) -m fvbook run $$sweep --profile paper && \
 		$(PY) -m fvbook export $$sweep results --profile paper || exit 1; \
 	done
+
+benchmarks: $(READY)
+	$(PY) -m benchmarks $(NAMES) $(if $(JSON),--json $(JSON))
 
 # CUDA packages are left out: which of them torch needs depends on the machine.
 lock: $(READY)

@@ -1,32 +1,55 @@
-"""What training five seeds at once saves: run `python benchmarks/ensemble.py`.
+"""Training several seeds at once, as one ensemble, against one after another.
 
-On one thread, for the tree prior of the book (K = 5, N = 32) and the default batch: the time of a step of
-five models trained as one ensemble against five times the step of one model trained alone.
+For K = 5, M = 5 and batches of 512: the time of a step of S models together, against S steps of one alone.
 """
 
-import torch
-from step import milliseconds
+from functools import partial
 
-from fvbook.models import model_a, model_b, model_c
+from benchmarks.common import Part, Result, build, cell, markdown, ratio, rounds, spread, step_seconds
 from fvbook.priors import TreePrior
-
-SEEDS, STEPS = 5, 50
-
-
-def main() -> None:
-    """Print one line for each model and budget."""
-    torch.set_num_threads(1)
-    prior = TreePrior(5, 0.8)
-    print("model  M   one model x 5   five at once   ratio")
-    for name, make in [("A", model_a), ("B", model_b), ("C", model_c)]:
-        for budget in [3, 5]:
-            models = [
-                make(prior.dim, budget, generator=torch.Generator().manual_seed(s)) for s in range(SEEDS)
-            ]
-            alone = SEEDS * milliseconds(models[:1], prior, STEPS)
-            together = milliseconds(models, prior, STEPS)
-            print(f"{name:>5} {budget:2d} {alone:12.1f} ms {together:11.1f} ms {alone / together:7.2f}")
+from fvbook.training import TrainConfig
 
 
-if __name__ == "__main__":
-    main()
+def run(quick: bool) -> Result:
+    """Measure each model and number of seeds."""
+    prior, budget = (TreePrior(3, 0.8), 2) if quick else (TreePrior(5, 0.8), 5)
+    counts, repeats = ([1, 2], 1) if quick else ([1, 4, 16], 5)
+    config = TrainConfig(batch_size=16 if quick else 512)
+    rows = []
+    for name in "ABC":
+        models = build(name, prior, budget, range(max(counts)))
+        actions = {
+            count: partial(step_seconds, models[:count], prior, config, 1 if quick else max(3, 20 // count))
+            for count in counts
+        }
+        times = rounds(actions, repeats)
+        for count in counts:
+            in_turn = [count * time for time in times[1]]
+            rows.append(
+                {
+                    "model": name,
+                    "seeds": count,
+                    "at_once_s": spread(times[count]),
+                    "in_turn_s": spread(in_turn),
+                    "ratio": ratio(in_turn, times[count]),
+                }
+            )
+    return {"rows": rows}
+
+
+def table(result: Result) -> str:
+    """Each model and number of seeds."""
+    rows = [
+        [
+            row["model"],
+            row["seeds"],
+            cell(row["in_turn_s"], 1e3),
+            cell(row["at_once_s"], 1e3),
+            cell(row["ratio"]),
+        ]
+        for row in result["rows"]
+    ]
+    return markdown(["model", "seeds", "one after another, ms a step", "at once, ms a step", "ratio"], rows)
+
+
+PART = Part("Several seeds at once", run, table)

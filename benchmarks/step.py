@@ -1,72 +1,147 @@
-"""What a training step costs, and how much of it is matrix products: run `python benchmarks/step.py`.
+"""A training step of models A, B and C, against the matrix products in it.
 
-On one thread, for models A, B and C with the default width and batch, alone and five at once: the processor
-time of a step, the floating-point operations of its matrix products per second, and that rate as a share of
-the rate at which the same machine multiplies the matrices of a hidden layer, measured in the same run. What
-is missing from 100 % goes into all the rest: activations, norms, contexts, the optimiser.
+The products are those of a batch with weights: forward, and backward for the gradients of the weights and of
+the input. The machine's own rate is measured in the same rounds on the same sizes, as bare calls of
+`torch.bmm` for as many models. The share is that of a step's time which these calls would take; activations,
+norms, contexts and the optimiser take the rest.
 """
 
-import time
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.utils.benchmark import Timer
 
-from fvbook.models import ConstrainedTransformer, model_a, model_b, model_c
+from benchmarks.common import (
+    CPUS,
+    Part,
+    Result,
+    build,
+    cell,
+    markdown,
+    ratio,
+    rounds,
+    seconds,
+    spread,
+    step_seconds,
+    threads,
+)
+from fvbook.models import ConstrainedTransformer
 from fvbook.priors import TreePrior
-from fvbook.training import TrainConfig, train_ensemble
+from fvbook.training import TrainConfig
 
-STEPS, REPEATS, BATCH = 30, 3, TrainConfig().batch_size
-
-
-def milliseconds(models: list[ConstrainedTransformer], prior: TreePrior, steps: int) -> float:
-    """Processor time of a step of these models, the best of a few runs."""
-    config, times = TrainConfig(steps=steps, held_out=2), []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        train_ensemble(models, prior, config, progress=False)
-        times.append(time.process_time() - start)
-    return 1e3 * min(times) / steps
+SETTINGS = [(5, 5, 64, 512), (8, 8, 64, 512), (5, 5, 64, 4096)]  # K, M, width, batch
 
 
-def operations(model: ConstrainedTransformer) -> int:
-    """Floating-point operations of the matrix products of a step of one model.
+class Product(NamedTuple):
+    """A product of a batch of inputs with weights, and whether the input needs a gradient."""
 
-    Each weight of a product costs a multiplication and an addition for each context, and as much again for
-    its own gradient and for that of its input. A first layer's constant keys only meet b: no product.
+    inputs: int
+    outputs: int
+    backward: bool
+
+
+def products(model: ConstrainedTransformer) -> list[Product]:
+    """The products of a step. The constant keys of the first layer meet b, which needs no gradient.
+
+    Where keys depend on the context, a measurement is an inner product for each context: none of these.
     """
-    weights = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
-    return 3 * 2 * BATCH * (weights + model.decoder.linear.numel())
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    return [
+        Product(model.dim, model.channels, False),
+        *(Product(layer.in_features, layer.out_features, True) for layer in linear),
+        Product(model.budget, model.dim, True),
+    ]
 
 
-def matmul_rate(width: int, count: int) -> float:
-    """Operations per second of a batched product of a hidden layer, forward."""
-    h, weight = torch.randn(count, BATCH, width), torch.randn(count, width, width)
-    names = {"torch": torch, "h": h, "weight": weight}
-    timer = Timer("torch.bmm(h, weight)", globals=names, timer=time.process_time)
-    best = min(timer.blocked_autorange(min_run_time=0.2).times)
-    return 2 * h.numel() * width / best
+def operations(sizes: Sequence[Product], batch: int) -> int:
+    """Floating-point operations: a multiplication and an addition for each weight, context and direction."""
+    return sum(2 * batch * size.inputs * size.outputs * (2 + size.backward) for size in sizes)
 
 
-def main() -> None:
-    """Print one line for each model, size and number of models."""
-    torch.set_num_threads(1)
-    print("model  K  M  models   ms/step   GFLOP/s   of matmul")
-    for name, make in [("A", model_a), ("B", model_b), ("C", model_c)]:
-        for levels, budget in [(5, 5), (8, 8)]:
-            prior = TreePrior(levels, 0.8)
-            for count in [1, 5]:
-                models = [
-                    make(prior.dim, budget, generator=torch.Generator().manual_seed(s)) for s in range(count)
-                ]
-                time_ms = milliseconds(models, prior, STEPS)
-                rate = count * operations(models[0]) / (1e-3 * time_ms)
-                share = rate / matmul_rate(64, count)
-                print(
-                    f"{name:>5} {levels:2d} {budget:2d} {count:7d} {time_ms:9.2f} {rate / 1e9:9.1f} "
-                    f"{share:10.0%}"
-                )
+class Bare:
+    """The products alone, for so many models."""
+
+    def __init__(self, sizes: Sequence[Product], batch: int, count: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+
+        def normal(*shape: int) -> torch.Tensor:
+            return torch.randn(count, *shape, generator=generator)
+
+        self.tensors = [
+            (normal(batch, n), normal(n, m), normal(batch, m), backward) for n, m, backward in sizes
+        ]
+
+    def __call__(self) -> None:
+        """Compute them."""
+        for inputs, weights, gradient, backward in self.tensors:
+            torch.bmm(inputs, weights)
+            torch.bmm(inputs.mT, gradient)
+            if backward:
+                torch.bmm(gradient, weights.mT)
 
 
-if __name__ == "__main__":
-    main()
+def run(quick: bool) -> Result:
+    """Measure each model and size, one model and five at once, on one thread and on all."""
+    settings = [(3, 2, 8, 16)] if quick else SETTINGS
+    rows = []
+    for count_threads in [1] if quick else sorted({1, CPUS}):
+        with threads(count_threads):
+            for levels, budget, width, batch in settings:
+                for name in "ABC":
+                    for seeds in [1, 5]:
+                        times = _times(name, (levels, budget, width, batch), seeds, quick)
+                        rows.append(
+                            {
+                                "model": name,
+                                "levels": levels,
+                                "budget": budget,
+                                "width": width,
+                                "batch": batch,
+                                "seeds": seeds,
+                                "threads": count_threads,
+                            }
+                            | times
+                        )
+    return {"rows": rows}
+
+
+def _times(name: str, setting: tuple[int, int, int, int], seeds: int, quick: bool) -> Result:
+    levels, budget, width, batch = setting
+    prior = TreePrior(levels, 0.8)
+    models = build(name, prior, budget, range(seeds), width)
+    sizes = products(models[0])
+    steps = 1 if quick else max(2, 15 * 512 // (batch * seeds))
+    step = partial(step_seconds, models, prior, TrainConfig(batch_size=batch), steps)
+    bare = partial(seconds, Bare(sizes, batch, seeds), 0.0 if quick else 0.03)
+    times = rounds({"step": step, "bare": bare}, 1 if quick else 5)
+    work = seeds * operations(sizes, batch) / 1e9
+    return {
+        "step_s": spread(times["step"]),
+        "gflop_per_s": spread(work / time for time in times["step"]),
+        "matmul_gflop_per_s": spread(work / time for time in times["bare"]),
+        "share": ratio(times["bare"], times["step"]),
+    }
+
+
+def table(result: Result) -> str:
+    """Each model, size, number of models and number of threads."""
+    rows = [
+        [
+            row["model"],
+            f"{row['levels']}, {row['budget']}, {row['width']}, {row['batch']}",
+            row["seeds"],
+            row["threads"],
+            cell(row["step_s"], 1e3),
+            cell(row["gflop_per_s"]),
+            cell(row["matmul_gflop_per_s"]),
+            cell(row["share"], 100),
+        ]
+        for row in result["rows"]
+    ]
+    header = ["model", "K, M, width, batch", "models at once", "threads", "ms a step", "GFLOP/s"]
+    return markdown([*header, "GFLOP/s of bare products", "share, %"], rows)
+
+
+PART = Part("A training step and the matrix products in it", run, table)

@@ -44,6 +44,7 @@ def tensor(name: str, value: object, *shape: int | None, dtype: torch.dtype | No
         raise ValueError(f"{name} has dtype {value.dtype}: must be a floating-point type")
     if dtype is not None and value.dtype != dtype:
         raise ValueError(f"{name} has dtype {value.dtype}: must be {dtype}")
-    if not bool(torch.isfinite(value).all()):
+    # a finite sum has finite terms; not so the other way, for a sum can overflow
+    if not (math.isfinite(value.detach().sum()) or bool(torch.isfinite(value).all())):
         raise ValueError(f"{name} holds NaN or infinite values: must be finite")
     return value

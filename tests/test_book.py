@@ -148,3 +148,20 @@ def test_the_cache_is_forgotten_when_the_package_changes(tmp_path: Path) -> None
     module.write_text("x = 2", encoding="utf8")
     assert fresh_cache.refresh(tmp_path)
     assert not cache.exists()
+
+
+def test_chapters_that_the_cache_lacks_are_executed(tmp_path: Path) -> None:
+    (tmp_path / "chapters").mkdir()
+    for name in ["one", "two"]:
+        cells = [nbformat.v4.new_code_cell(f"print({name!r})")]
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "chapters" / f"{name}.ipynb")
+    fresh_cache.fill(tmp_path)
+    executed = tmp_path / "_build" / ".jupyter_cache" / "executed"
+    texts = {path: path.read_text(encoding="utf8") for path in executed.rglob("*.ipynb")}
+    assert sorted("one\\n" in text for text in texts.values()) == [False, True]
+    (tmp_path / "chapters" / "one.ipynb").unlink()
+    failing = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("assert False")])
+    nbformat.write(failing, tmp_path / "chapters" / "three.ipynb")
+    with pytest.raises(RuntimeError, match=r"three\.ipynb"):
+        fresh_cache.fill(tmp_path)
+    assert {path: path.read_text(encoding="utf8") for path in executed.rglob("*.ipynb")} == texts

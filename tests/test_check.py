@@ -70,6 +70,7 @@ def test_real(value: object, low: float, high: float, open_: bool, complaint: st
         (GRID, (2, 3), None, None),
         (GRID, (None, 3), torch.float32, None),
         (GRID.half(), (None, None), None, None),
+        (torch.full((2,), 3e38), (2,), None, None),  # finite, but not their sum
         (GRID, (3, 3), None, "t has shape (2, 3): must be (3, 3)"),
         (GRID, (2, 3, None), None, "t has shape (2, 3): must be (2, 3, any)"),
         (GRID[:0], (None, 3), None, "t has shape (0, 3): must be (any, 3)"),
@@ -77,6 +78,7 @@ def test_real(value: object, low: float, high: float, open_: bool, complaint: st
         (GRID, (2, 3), torch.float64, "t has dtype torch.float32: must be torch.float64"),
         (GRID + math.nan, (2, 3), None, "t holds NaN or infinite values: must be finite"),
         (GRID - math.inf, (2, 3), None, "t holds NaN or infinite values: must be finite"),
+        (torch.tensor([math.inf, -math.inf]), (2,), None, "t holds NaN or infinite values: must be finite"),
         (GRID.numpy(), (2, 3), None, "must be a torch.Tensor of shape (2, 3)"),
         (1.0, (), None, "t = 1.0: must be a torch.Tensor of shape ()"),
     ],
