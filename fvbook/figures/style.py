@@ -6,7 +6,6 @@ inline SVG, so it reads on a light page and on a dark one; the data's colours ar
 
 import html
 import io
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+
+from fvbook.figures.compact import compact
 
 INK = "#010203"
 """The colour of text and lines in a figure: `show` replaces it by that of the text around the figure."""
@@ -147,10 +148,9 @@ def to_svg(figure: Figure, *, alt: str) -> str:
         figure.set_layout_engine("none")
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = compact(svg[svg.index("<svg") :].replace(INK, "currentColor"))
     label = f'<svg role="img" aria-label="{html.escape(alt)}" style="max-width: 100%; height: auto" '
-    return svg.replace("<svg ", label, 1).strip()
+    return svg.replace("<svg ", label, 1)
 
 
 def show(figure: Figure, *, alt: str) -> None:
