@@ -7,6 +7,7 @@
 # make results   compute anew and copy to results/ what the book publishes (SWEEPS="noise gap" for some; it resumes)
 # make benchmarks  measure what things cost (NAMES="step tokens" for some parts; JSON=file keeps the numbers)
 # make lock      pin the newest versions in requirements.txt
+# make lighthouse   score some pages as a phone and as a desktop would load them (PAGES="intro.html" for others; needs Node)
 # make clean     remove what was built (not the environment)
 
 PYTHON ?= python3
@@ -14,6 +15,7 @@ PORT ?= 8000
 DIR ?= _build/screenshots
 PY := .venv/bin/python
 READY := .venv/.ready
+NODE_READY := tools/node_modules/.ready
 
 # Chapters and tests run on one thread a process, without progress bars: same numbers everywhere.
 export OMP_NUM_THREADS := 1
@@ -22,7 +24,7 @@ export TQDM_DISABLE := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 export FVBOOK_STORE ?= $(CURDIR)/.store
 
-.PHONY: book test build serve chapters address screenshots results benchmarks lock clean
+.PHONY: book test build serve chapters address screenshots results benchmarks lighthouse lock javascript clean
 
 book: build
 	@echo "The book is built. Open $(CURDIR)/_build/html/index.html"
@@ -36,7 +38,7 @@ test: $(READY)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	$(MAKE) build
+	$(MAKE) build javascript
 	$(PY) -m pytest -n 2 --dist loadfile tests chapters --nbval --nbval-sanitize-with tests/nbval.cfg
 
 serve: build
@@ -62,6 +64,13 @@ results: $(READY)
 benchmarks: $(READY)
 	$(PY) -m benchmarks $(NAMES) $(if $(JSON),--json $(JSON))
 
+lighthouse: build $(NODE_READY)
+	node tools/lighthouse.mjs $(PAGES)
+
+# What the tests of pages and scripts need beside Python; without Node they are skipped, and say so.
+javascript:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(NODE_READY); fi
+
 # CUDA packages are left out: which of them torch needs depends on the machine.
 lock: $(READY)
 	$(PY) -m pip install --quiet uv
@@ -72,6 +81,10 @@ lock: $(READY)
 
 clean:
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache
+
+$(NODE_READY): tools/package-lock.json
+	npm ci --prefix tools --ignore-scripts --loglevel=error
+	@touch $@
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed: make PYTHON=python3.12 ..." if sys.version_info < (3, 10) else 0)'

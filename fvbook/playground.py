@@ -20,7 +20,7 @@ from fvbook.experiments import Experiment
 from fvbook.figures import playground as figures
 from fvbook.figures import to_svg
 from fvbook.priors import GaussianPrior, Prior, TreePrior
-from fvbook.training import TrainConfig, _Run, held_out_loss
+from fvbook.training import Run, TrainConfig, held_out_loss
 
 LIMITS = {"levels": 6, "dim": 63, "budget": 32, "width": 256, "steps": 20_000, "batch_size": 1024}
 """The largest values of the playground: at all of them at once a run needs about 1 GB of memory."""
@@ -184,7 +184,7 @@ class LiveRun:
         self.loss: float | None = None
         self.standard_error: float | None = None
         self.failure: str | None = None
-        self._run = _Run([self.model], experiment.prior, experiment.train, [experiment.seed])
+        self._run = Run([self.model], experiment.prior, experiment.train, [experiment.seed])
         self._seconds = 0.0
 
     @property

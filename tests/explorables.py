@@ -92,11 +92,12 @@ def settle(driver: Any) -> None:
     )
 
 
-def click(element: Any) -> None:
-    """Press the mouse's button on the middle of an element, and let go."""
+def click(element: Any, *, at: float = 0.5) -> None:
+    """Press the mouse's button on an element, at this share of its width, and let go."""
     driver = element.parent
     driver.execute_script("arguments[0].scrollIntoView({ block: 'center' })", element)
-    ActionChains(driver).move_to_element(element).click().perform()
+    offset = round((at - 0.5) * element.size["width"])  # from the middle
+    ActionChains(driver).move_to_element_with_offset(element, offset, 0).click().perform()
     settle(driver)
 
 

@@ -1,7 +1,9 @@
-"""The built book, opened in a browser: what a reader sees works, and asks nobody for anything."""
+"""The built book, opened in a browser: what a reader sees works, is light, and asks nobody for anything."""
 
+import gzip
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from bs4 import BeautifulSoup
 from selenium.webdriver.common.keys import Keys
 
+from tests.explorables import click, drawn, press, touch
 from tools import browser as b
 
 REASON = b.missing()
@@ -21,6 +24,9 @@ pytestmark = [
     pytest.mark.skipif(REASON is not None, reason=str(REASON)),
 ]
 PAGES = b.pages() if REASON is None else []
+KILOBYTE = 1000
+PACKED = {".png", ".ico", ".woff"}  # a host sends these as they are, all else compressed
+OFFLINE = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 per_page = pytest.mark.parametrize("page", PAGES)
 
 # Figures and icons that a screen reader would meet without knowing what they show.
@@ -56,7 +62,7 @@ const seen = [];
 for (const figure of document.querySelectorAll("article svg")) {
   if (figure.closest("[aria-hidden=true]")) continue;
   const ground = luminance(behind(figure.parentElement));
-  for (const el of figure.querySelectorAll("text, g[id^='text_'] use")) {
+  for (const el of figure.querySelectorAll("text, use[href*='DejaVu']")) {
     const ink = luminance(rgba(getComputedStyle(el).fill));
     const ratio = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
     if (ratio < 3) seen.push([ratio.toFixed(2), (el.textContent || el.outerHTML).slice(0, 80)]);
@@ -78,15 +84,16 @@ def root() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    with b.browser() as driver:
-        yield driver
-
-
 @cache
 def parsed(page: str) -> BeautifulSoup:
     return BeautifulSoup((b.BOOK / page).read_text(encoding="utf8"), "html.parser")
+
+
+@cache
+def anchors(page: str) -> set[str]:
+    """All names in a page that a link can point to."""
+    names = {str(el.get("id")) for el in parsed(page).select("[id]")}
+    return names | {str(el.get("name")) for el in parsed(page).select("a[name]")}
 
 
 @per_page
@@ -97,6 +104,24 @@ def test_page_opens_without_errors_or_outside_requests(page: str, root: str, dri
     assert not errors
     here = (root, "data:", "blob:", "chrome://", "about:")
     assert [url for url in b.requests(driver) if not url.startswith(here)] == []
+
+
+def transferred(address: str) -> int:
+    """Bytes that a static host sends for a file of the book."""
+    file = b.BOOK / unquote(urlsplit(address).path).lstrip("/")
+    content = file.read_bytes()
+    return len(content) if file.suffix in PACKED else len(gzip.compress(content, 6))
+
+
+@per_page
+def test_page_is_light(page: str, root: str, driver: Any) -> None:
+    assert (b.BOOK / page).stat().st_size < 600 * KILOBYTE
+    driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+    b.requests(driver)
+    b.visit(driver, root + page)
+    loaded = {url for url in b.requests(driver) if url.startswith(root) and "/mathjax/" not in url}
+    weights = {url.removeprefix(root): transferred(url) for url in loaded}
+    assert sum(weights.values()) < 600 * KILOBYTE, weights
 
 
 @per_page
@@ -125,16 +150,34 @@ def test_figures_are_named_and_readable(page: str, theme: str, root: str, driver
 
 
 @per_page
-def test_widgets_answer_without_a_kernel(page: str, root: str, driver: Any) -> None:
+def test_widgets_answer_mouse_touch_and_keyboard_offline(page: str, root: str, driver: Any) -> None:
     b.visit(driver, root + page)
     widgets = driver.find_elements("css selector", ".fvbook-widget")
-    assert len(widgets) == len(parsed(page).select('script[type*="widget-view"]'))
+    refused = driver.find_elements("css selector", ".fvbook-needs-kernel")
+    assert len(widgets) + len(refused) == len(parsed(page).select('script[type*="widget-view"]'))
+    driver.get_log("browser"), b.requests(driver)  # what opening the page left
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", OFFLINE)
     for widget in widgets:
-        for control in widget.find_elements("css selector", "input[type=range]"):
-            before = widget.text
-            at_start = control.get_attribute("value") == control.get_attribute("min")
-            control.send_keys(Keys.END if at_start else Keys.HOME)
-            assert widget.text != before
+        sliders = widget.find_elements("css selector", "input[type=range]")
+        for slider in filter(lambda one: one.is_displayed(), sliders):
+            press(slider, Keys.HOME)
+            states = [(slider.get_attribute("value"), widget.text, drawn(widget))]
+            acts: list[Callable[[Any], None]] = [
+                lambda one: press(one, Keys.END),
+                lambda one: touch(one, at=0.05),
+                lambda one: click(one, at=0.95),
+            ]
+            for act in acts:
+                act(slider)
+                states.append((slider.get_attribute("value"), widget.text, drawn(widget)))
+            values, texts, pictures = zip(*states, strict=True)
+            for before, after in itertools.pairwise(range(4)):
+                assert values[before] != values[after], (slider.accessible_name, values)
+                assert texts[before] != texts[after], slider.accessible_name
+            assert len(set(pictures)) > 1, slider.accessible_name
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", OFFLINE | {"offline": False})
+    assert [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert b.requests(driver) == []
 
 
 @per_page
@@ -150,9 +193,6 @@ def test_local_links_and_assets_exist(page: str) -> None:
         anchor = unquote(target.fragment)
         if not path.is_file():
             dead.append(link)
-        elif anchor and file.endswith(".html"):
-            ids = {str(el.get("id")) for el in parsed(file).select("[id]")}
-            ids |= {str(el.get("name")) for el in parsed(file).select("a[name]")}
-            if anchor not in ids:
-                dead.append(link)
+        elif anchor and file.endswith(".html") and anchor not in anchors(file):
+            dead.append(link)
     assert not dead

@@ -37,7 +37,7 @@ FLAGS = [
 # Resolves once the mathematics is typeset, the fonts are there and every widget is drawn.
 SETTLED = """
 const done = arguments[arguments.length - 1];
-const math = window.MathJax && MathJax.startup ? MathJax.startup.promise : Promise.resolve();
+const math = window.typesetPage ? typesetPage() : Promise.resolve();
 const widgets = () => [...document.querySelectorAll(".fvbook-widget")]
   .every((el) => el.dataset.ready);
 const wait = () => widgets() ? done(true) : setTimeout(wait, 20);

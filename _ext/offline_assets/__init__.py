@@ -21,29 +21,31 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 VENDOR = "vendor"
+MATH = "math.js"
 WIDGETS = "static_widgets.js"
-MATHJAX = "tex-chtml.js"
-# What this build of MathJax loads on demand; the package holds four times as much.
+# What math.js loads, at once or on demand; the package holds four times as much.
 MATHJAX_PARTS = (
-    MATHJAX,
-    "a11y",
+    "startup.js",
+    "core.js",
+    "a11y/assistive-mml.js",
+    "input/tex.js",
     "input/tex/extensions",
-    "output/chtml/fonts/woff-v2",
-    "sre",
-    "ui",
+    "output/chtml.js",
+    "output/chtml/fonts",
 )
 
 
 def mathjax_folder() -> Path:
     """Return the folder of MathJax inside the installed ``sphinx-mathjax-offline``."""
     for file in files("sphinx-mathjax-offline") or []:
-        if file.name == MATHJAX:
+        if file.name == "startup.js":
             return Path(str(file.locate())).parent
     raise ExtensionError("sphinx-mathjax-offline holds no MathJax; install requirements.txt again")
 
 
 def configure(app: Sphinx, config: Any) -> None:
-    config.mathjax_path = f"{VENDOR}/mathjax/{MATHJAX}"
+    config.mathjax_path = f"{VENDOR}/{MATH}"
+    config.mathjax_options = {"defer": "defer"}
     config.nb_ipywidgets_js = {f"{VENDOR}/{WIDGETS}": {"defer": "defer"}}
 
 
@@ -59,7 +61,8 @@ def copy_assets(app: Sphinx) -> None:
             shutil.copytree(source / part, destination, dirs_exist_ok=True)
         else:
             shutil.copy2(source / part, destination)
-    shutil.copy2(Path(__file__).with_name(WIDGETS), target / WIDGETS)
+    for script in (MATH, WIDGETS):
+        shutil.copy2(Path(__file__).with_name(script), target / script)
 
 
 def drop_thebe(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:

@@ -1,4 +1,4 @@
-import { canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
+import { adopt, canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
 import { handle } from "./lib/handle.js";
 import { principal } from "./lib/gaussian.js";
 import { gaussianQuestion, treeQuestion } from "./lib/questions.js";
@@ -304,7 +304,7 @@ function words({ prior, angle, phi }, { axes, loss, gains }, beliefs) {
 }
 
 function render({ model, el }) {
-  el.classList.add("fv", "fv-measurement");
+  adopt(el, "fv-measurement");
   const prior = choice(
     "prior",
     [["gaussian", "Gaussian"], ["tree", "tree"]],

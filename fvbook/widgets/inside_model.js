@@ -3,7 +3,7 @@ import { drawTree } from "./lib/drawing.js";
 import { patchKeys, readModel, trace } from "./lib/network.js";
 import { normal, uniform } from "./lib/random.js";
 import { code, path, shares } from "./lib/tree.js";
-import { button, canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
+import { adopt, button, canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
 import { squaredDistance } from "./lib/vectors.js";
 
 const WIDTH = 350; // about that of a phone
@@ -147,7 +147,7 @@ function render({ model, el }) {
   const network = readModel(weights, { dim: 2 ** levels - 1, layers, width });
   const last = 2 ** levels - 1;
   const pick = (name) => (value) => change(model, { [name]: value });
-  el.classList.add("fv", "fv-inside");
+  adopt(el, "fv-inside");
 
   const leafSlider = slider({ label: "leaf", min: 0, max: last }, pick("leaf"), el);
   const showLayer = (value) => (value > layers ? "output" : String(value));

@@ -1,4 +1,4 @@
-import { canvas, change, description, follow, slider, svg } from "./lib/ui.js";
+import { adopt, canvas, change, description, follow, slider, svg } from "./lib/ui.js";
 import { drawTree } from "./lib/drawing.js";
 
 const FRAME = { width: 560, top: 30, step: 58 };
@@ -6,7 +6,7 @@ const FRAME = { width: 560, top: 30, step: 58 };
 function render({ model, el }) {
   const levels = model.get("levels");
   const energy = model.get("energy");
-  el.classList.add("fv", "fv-keys");
+  adopt(el, "fv-keys");
 
   const leaf = slider({ label: "leaf", min: 0, max: 2 ** levels - 1 }, (value) => change(model, { leaf: value }), el);
   const layer = slider({ label: "layer", min: 1, max: energy.length }, (value) => change(model, { layer: value }), el);

@@ -10,7 +10,7 @@ import {
   nonadaptiveExponent,
   oneCoordinateLosses,
 } from "./lib/theory.js";
-import { canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
+import { adopt, canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
 
 const WIDE = { width: 600, height: 418, left: 46, right: 588, top: 30, bottom: 354 };
 const NARROW = { width: 312, height: 404, left: 40, right: 304, top: 30, bottom: 340 };
@@ -238,7 +238,7 @@ function trainedLosses(networks, budget) {
 }
 
 function render({ model, el }) {
-  el.classList.add("fv", "fv-scaling");
+  adopt(el, "fv-scaling");
   const settings = trainedSettings(model.get("trained"));
   const showControls = drawControls(model, settings, el);
   const drawing = canvas(WIDE.width, WIDE.height, el);

@@ -1,4 +1,4 @@
-import { button, canvas, change, choice, description, follow, html, slider, still } from "./lib/ui.js";
+import { adopt, button, canvas, change, choice, description, follow, html, slider, still } from "./lib/ui.js";
 import { code, mean, reach, risk, shares } from "./lib/tree.js";
 import { inChunks } from "./lib/chunks.js";
 import { drawGame, followSigns, inOrder, manyGames, play } from "./lib/game.js";
@@ -97,7 +97,7 @@ function meansInWords({ adaptive, fixed }, budget) {
 }
 
 function render({ model, el }) {
-  el.classList.add("fv", "fv-twenty");
+  adopt(el, "fv-twenty");
   const newGame = (values) => change(model, { asked: [], player: "you", ...values });
   const head = html("div", { class: "fv-head" }, el);
   const prompt = html("p", { class: "fv-prompt" }, head);

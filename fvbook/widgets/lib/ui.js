@@ -20,6 +20,16 @@ export function html(name, attributes = {}, parent = null, text = "") {
   return element;
 }
 
+const OURS = new Set(["ArrowDown", "ArrowLeft", "ArrowRight", "ArrowUp", "End", "Enter", "Home", "PageDown", "PageUp", " "]);
+
+/** Makes a page's element the place of an explorable, and keeps the keys of its controls from JupyterLab's shortcuts. */
+export function adopt(element, name) {
+  element.classList.add("fv", name);
+  element.addEventListener("keydown", (event) => {
+    if (OURS.has(event.key)) event.stopPropagation();
+  });
+}
+
 /** A drawing of this size in its own units, as wide as the page allows; `describe` names it. */
 export function canvas(width, height, parent) {
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "fv-drawing" }, parent);
