@@ -43,6 +43,11 @@ const widgets = () => [...document.querySelectorAll(".fvbook-widget")]
 const wait = () => widgets() ? done(true) : setTimeout(wait, 20);
 math.then(() => document.fonts.ready).then(wait);
 """
+# Lays out what is far out of view too; returns the height of the page.
+LAID_OUT = """
+document.querySelectorAll(".cell").forEach((cell) => { cell.style.contentVisibility = "visible"; });
+return document.documentElement.scrollHeight;
+"""
 
 
 def missing(*, book: bool = True) -> str | None:
@@ -133,8 +138,9 @@ def screenshots(folder: Path) -> None:
         for page in pages():
             for name, (theme, size) in views.items():
                 visit(driver, root + page, theme=theme, size=size)
-                height = driver.execute_script("return document.documentElement.scrollHeight")
+                height = driver.execute_script(LAID_OUT)
                 visit(driver, root + page, theme=theme, size=(size[0], min(height, 15000)))
+                driver.execute_script(LAID_OUT)
                 stem = page.removesuffix(".html").replace("/", "-")
                 driver.save_screenshot(str(folder / f"{stem}-{name}.png"))
 
