@@ -1,5 +1,7 @@
 """What the build takes out of pages and style sheets has no use, and the rest stays."""
 
+from pathlib import Path
+
 import pytest
 
 from _ext.light_pages import pages, styles
@@ -46,6 +48,17 @@ def test_fewer_scripts(page: str, left: list[str]) -> None:
     text, scripts = pages.fewer_scripts(page)
     assert scripts == left
     assert text.count("<script defer ") == text.count("<script") == len(left)
+
+
+@pytest.mark.parametrize(("page", "up"), [("intro.html", ""), ("chapters/a.html", "../")])
+def test_widgets_to_file(page: str, up: str, tmp_path: Path) -> None:
+    static = tmp_path / "_static"
+    static.mkdir()
+    text = '<p><script type="application/vnd.jupyter.widget-state+json">{"state": {}}</script></p>'
+    text = pages.widgets_to_file(text, tmp_path / page, static / "widgets")
+    (script,) = (static / "widgets").iterdir()
+    assert text == f'<p><script defer src="{up}_static/widgets/{script.name}"></script></p>'
+    assert script.read_text(encoding="utf8") == 'window.widgetState = {"state": {}};\n'
 
 
 def test_glyphs_once() -> None:

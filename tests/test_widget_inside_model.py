@@ -283,7 +283,9 @@ def along_and_across(b: Tensor, theta: Tensor) -> list[Tensor]:
 def visible_rings(widget: Any) -> list[Any]:
     """The rings, drawn for the entries of θ, of the clean run."""
     drawing = widget.find_element("css selector", "svg")
-    return [one for one in drawing.find_elements("css selector", ".ring") if one.get_attribute("r") != "0"]
+    rings = drawing.find_elements("css selector", ".ring")
+    assert {ring.value_of_css_property("fill") for ring in rings} == {"none"}
+    return [ring for ring in rings if ring.get_attribute("r") != "0"]
 
 
 def outcome(widget: Any) -> list[list[str]]:

@@ -183,7 +183,7 @@ class TestPlaying:
         assert [node.get_attribute("tabindex") for node in nodes].count("0") == 1
         press(nodes[2], Keys.ARROW_DOWN, Keys.ENTER)
         assert get(widget, "asked") == [0, 2, 1, 5]
-        assert "This is the hidden path" in widget.text
+        assert "The hidden path is violet" in widget.text
         assert "your actual error is" in widget.text
         assert len(all_of(widget, "line.path")) == 4
         for player in ("you", "adaptive", "fixed"):

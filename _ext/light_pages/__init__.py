@@ -36,6 +36,7 @@ def lighten(app: Sphinx, exception: Exception | None) -> None:
         text, own_scripts = pages.fewer_scripts(text)
         text = pages.accessible(text)
         text = pages.rasters_to_files(text, path, root / "_images")
+        text = pages.widgets_to_file(text, path, static / "widgets")
         texts[path] = pages.glyphs_once(text)
         sheets |= dict.fromkeys(own_sheets)
         scripts |= set(own_scripts)

@@ -13,6 +13,7 @@ PRELOAD = re.compile(r'<link\b(?=[^>]*rel="preload")[^>]*>\n?')
 SCRIPT = re.compile(r'[ \t]*<script\b[^>]*\bsrc="([^"]*)"[^>]*></script>\n?')
 GLYPH = re.compile(r'<path id="(DejaVu[\w-]+)" d="[^"]*"(?: transform="[^"]*")?/>')
 RASTER = re.compile(r'(<image [^>]*)href="data:image/png;base64,([^"]{1000,})"')
+WIDGETS = re.compile(r'<script type="application/vnd.jupyter.widget-state\+json">(.*?)</script>', re.DOTALL)
 TOKEN = re.compile(r'<span class="(\w+)">([^<]*)</span>')
 CODE = re.compile(r'(<div class="highlight">)(.*?)(</div>)', re.DOTALL)
 # Scripts that serve only pages which hold the pattern; None: no page of this book.
@@ -90,6 +91,20 @@ def rasters_to_files(text: str, page: Path, folder: Path) -> str:
         return f'{match[1]}href="{up}{folder.name}/{name}"'
 
     return RASTER.sub(raster, text)
+
+
+def widgets_to_file(text: str, page: Path, folder: Path) -> str:
+    """Move the state of a page's widgets to a script, so that the text does not wait for it."""
+
+    def state(match: re.Match[str]) -> str:
+        content = f"window.widgetState = {match[1].strip()};\n"
+        name = f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.js"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf8")
+        up = "../" * len(page.relative_to(folder.parents[1]).parents[1:])
+        return f'<script defer src="{up}{folder.parent.name}/{folder.name}/{name}"></script>'
+
+    return WIDGETS.sub(state, text)
 
 
 def glyphs_once(text: str) -> str:

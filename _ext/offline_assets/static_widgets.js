@@ -1,5 +1,6 @@
 /* Draws the anywidgets of a page from the state saved with the notebook, without a kernel.
  *
+ * The state is what the page's scripts of that type hold, or what a script has put into `window.widgetState`.
  * Supported: widgets whose model is anywidget's `AnyModel`. The module in `_esm` may export
  * `default` (an object, or a function that returns one) with `initialize` and `render`, or a bare
  * `render`; `_css` is applied once per widget class. `render` receives
@@ -93,7 +94,7 @@
   }
 
   async function main() {
-    const entries = {};
+    const entries = { ...window.widgetState?.state };
     for (const script of document.querySelectorAll(STATE)) {
       Object.assign(entries, JSON.parse(script.textContent).state);
     }
@@ -118,6 +119,6 @@
     }
   }
 
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", main);
-  else main();
+  if (document.readyState === "complete") main();
+  else document.addEventListener("DOMContentLoaded", main); // after all deferred scripts
 })();

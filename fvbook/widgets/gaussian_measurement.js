@@ -10,7 +10,7 @@ const UNIT = 102; // of θ, in units of the drawing
 const RIM = 1.5; // radius of the dial that both handles run on
 const FAR = 1.4; // largest |φ|
 const GHOSTS = [-1, 0, 1];
-const START = { gaussian: 40, tree: 0 };
+const START = { gaussian: { angle: 40, outcome: 0.4 }, tree: { angle: 0, outcome: 0.6 } };
 const PLOT = { left: 30, right: 292, top: 34, bottom: 198, width: 300, height: 236 };
 const OUTCOMES = Array.from({ length: 71 }, (_, i) => FAR * (i / 35 - 1));
 
@@ -165,6 +165,7 @@ function makePlane(model, parent) {
   svg("path", { d: "M0-14 12 9H-12Z", class: "tip" }, tip.group);
   const [keyName, outcomeName] = [letter("k"), letter("φ")];
 
+  plane.append(nextName); // on top of the lines
   return function draw(question, { angle, phi, noiseVar }, now) {
     const key = polar(1, radians(angle));
     outcome.set(phi);
@@ -308,7 +309,7 @@ function render({ model, el }) {
   const prior = choice(
     "prior",
     [["gaussian", "Gaussian"], ["tree", "tree"]],
-    (name) => change(model, { prior: name, angle: START[name] }),
+    (name) => change(model, { prior: name, ...START[name] }),
     el,
   );
   const panels = html("div", { class: "fv-panels" }, el);

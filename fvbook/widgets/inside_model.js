@@ -40,7 +40,8 @@ function tellClean(shown) {
   const spread = Math.exp(-belief.reduce((sum, p) => sum + p * Math.log(p), 0)); // by the entropy
   return (
     `Leaf ${leaf}: ${tellLayer(shown)}; the belief is spread over about ${spread.toFixed(1)} leaves, ` +
-    `with ${percent(belief[leaf])} for leaf ${leaf}. The loss |θ\u00a0−\u00a0θ̂|² is ${tellLoss(run, theta)}.`
+    `with ${percent(belief[leaf])} for leaf ${leaf}. After all ${run.keys.length} layers the loss |θ\u00a0−\u00a0θ̂|² is ` +
+    `${tellLoss(run, theta)}.`
   );
 }
 
@@ -50,7 +51,7 @@ function tellPatched(shown, patch) {
   const where = leaf === donor ? "the same leaf" : `whose path parts at level ${level}`;
   return (
     `With the key of a context of leaf ${donor}, ${where}, in layer ${patch}: ${tellLayer(shown)}; ` +
-    `leaf ${leaf} has ${percent(belief[leaf])} of the belief, and the loss is ${tellLoss(run, theta)}.`
+    `leaf ${leaf} has ${percent(belief[leaf])} of the belief, and in the end the loss is ${tellLoss(run, theta)}.`
   );
 }
 
@@ -98,7 +99,7 @@ function panel(levels, layers, pick, parent) {
     svg("rect", { ...frame, class: "cell" }, group);
     const last = index === layers;
     write(0, 16, "middle", last ? "θ̂" : `φ${SUBSCRIPTS[index + 1]}`, group);
-    if (last) write(0, 52, "middle", "loss", group);
+    if (last) ["final", "loss"].forEach((word, line) => write(0, 42 + 17 * line, "middle", word, group));
     else svg("path", { d: "M-14 48h28", class: "edge" }, group);
     const bar = svg("rect", { x: -8, width: 16 }, group);
     const number = write(0, 84, "middle", "", group);
@@ -176,7 +177,7 @@ function render({ model, el }) {
       const belief = functionVectorLogPosterior(energy, keys, phi, nTokens, noiseStd).map(Math.exp);
       return { name, run, levels, layer, belief, theta, leaf, donor: other };
     };
-    const clean = look("clean run", trace(network, b), null);
+    const clean = look(donor === null ? "a run of the network" : "clean run", trace(network, b), null);
     leafSlider.set(leaf);
     layerSlider.set(layer);
     showClean(clean);

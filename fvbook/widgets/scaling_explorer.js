@@ -243,13 +243,14 @@ function render({ model, el }) {
   const showControls = drawControls(model, settings, el);
   const drawing = canvas(WIDE.width, WIDE.height, el);
   drawing.setAttribute("role", "group"); // it holds a slider, which an image may not
-  const say = description(drawing, el);
+  drawing.setAttribute("aria-label", "Loss against the budget M"); // until the bounds are there
   const showLegend = drawLegend(model, settings.length > 0, el);
   const kinds = [
     ["log", "logarithmic"],
     ["linear", "linear"],
   ];
   const axisChoice = choice("axis of M", kinds, (kind) => change(model, { axis: kind }), el);
+  const say = description(drawing, el); // last: it comes late and must push nothing away
 
   const grid = svg("g", { "aria-hidden": "true" }, drawing);
   const plot = svg("svg", {}, drawing); // cuts off what runs out of it

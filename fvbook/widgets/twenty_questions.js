@@ -43,9 +43,9 @@ function errorsOf({ energy, leaf }, seen) {
 }
 
 function promptOf({ player, over, asked, budget }) {
-  if (player === "adaptive") return "Adaptive: each answer says where to ask next.";
+  if (player === "adaptive") return "Adaptive: each answer says where next.";
   if (player === "fixed") return "Fixed list: 0, 1, 2, … whatever it hears.";
-  if (over) return "This is the hidden path (violet).";
+  if (over) return "The hidden path is violet. Now watch the other players.";
   return `Question ${asked.length + 1} of ${budget}: choose a node.`;
 }
 
