@@ -281,7 +281,7 @@ class TestInTheBrowser:
         shape = self.belief(widget)
         assert widget.find_element("css selector", ".child.ask").text.startswith("left node")
         outcome, _ = self.handles(widget)
-        drag(outcome.find_element("css selector", ".strip"), 0, 50)
+        drag(outcome.find_element("css selector", ".strip"), 0, 90)
         self.says(widget, "ask the right one next")
         assert widget.find_element("css selector", ".child.ask").text.startswith("right node")
         assert self.belief(widget)["ry"] != shape["ry"]
