@@ -37,6 +37,7 @@ FLAGS = [
 # Resolves once the mathematics is typeset, the fonts are there and every widget is drawn.
 SETTLED = """
 const done = arguments[arguments.length - 1];
+window.drawWidgets?.();
 const math = window.typesetPage ? typesetPage() : Promise.resolve();
 const widgets = () => [...document.querySelectorAll(".fvbook-widget")]
   .every((el) => el.dataset.ready);

@@ -94,7 +94,7 @@ def rasters_to_files(text: str, page: Path, folder: Path) -> str:
 
 
 def widgets_to_file(text: str, page: Path, folder: Path) -> str:
-    """Move the state of a page's widgets to a script, so that the text does not wait for it."""
+    """Move the state of a page's widgets to a script, which is loaded when one comes near (``static_widgets.js``)."""
 
     def state(match: re.Match[str]) -> str:
         content = f"window.widgetState = {match[1].strip()};\n"
@@ -102,7 +102,8 @@ def widgets_to_file(text: str, page: Path, folder: Path) -> str:
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(content, encoding="utf8")
         up = "../" * len(page.relative_to(folder.parents[1]).parents[1:])
-        return f'<script defer src="{up}{folder.parent.name}/{folder.name}/{name}"></script>'
+        source = f"{up}{folder.parent.name}/{folder.name}/{name}"
+        return f'<script type="application/vnd.jupyter.widget-state+json" data-src="{source}"></script>'
 
     return WIDGETS.sub(state, text)
 

@@ -1,12 +1,14 @@
 /* Typesets the mathematics of a page where the reader is, in small steps, so that the page answers meanwhile.
  *
- * A formula is typeset once it is less than a screen away from view; before printing, all that is left.
+ * A formula is typeset once it is in view and, from the reader's first move on, less than a screen away from it;
+ * before printing, all that is left.
  * `typesetPage()` does the whole page at once and returns a promise. MathJax lies beside this file; it is loaded when the
  * first formula needs it, in parts for the same reason.
  */
 (() => {
   "use strict";
   const STEP = 6; // milliseconds of work between two breaths
+  const MOVES = ["keydown", "pointerdown", "pointermove", "scroll", "touchstart", "wheel"];
   const folder = new URL("mathjax/", document.currentScript.src).href;
   const formulas = new Set(document.querySelectorAll(".math")); // those left to do
   const near = new Set();
@@ -66,15 +68,24 @@
     }
   }
 
-  const watch = new IntersectionObserver((entries) => {
+  function look(entries) {
     for (const { target, isIntersecting } of entries) {
       if (isIntersecting && formulas.has(target)) near.add(target);
       else near.delete(target);
     }
     if (near.size) working ??= typeset(near).finally(() => { working = null; });
-  }, { rootMargin: "100%" });
+  }
 
+  let watch = new IntersectionObserver(look);
   formulas.forEach((formula) => watch.observe(formula));
+
+  function lookAhead() {
+    MOVES.forEach((move) => window.removeEventListener(move, lookAhead));
+    watch.disconnect();
+    watch = new IntersectionObserver(look, { rootMargin: "100%" });
+    formulas.forEach((formula) => watch.observe(formula));
+  }
+  MOVES.forEach((move) => window.addEventListener(move, lookAhead, { passive: true }));
 
   window.typesetPage = async () => {
     if (!formulas.size) return working;

@@ -1,6 +1,7 @@
 /* Draws the anywidgets of a page from the state saved with the notebook, without a kernel.
  *
- * The state is what the page's scripts of that type hold, or what a script has put into `window.widgetState`.
+ * The state is what the page's scripts of that type hold. One with `data-src` names a script instead that puts it
+ * into `window.widgetState`; that is loaded when the first widget is less than a screen away from view.
  * Supported: widgets whose model is anywidget's `AnyModel`. The module in `_esm` may export
  * `default` (an object, or a function that returns one) with `initialize` and `render`, or a bare
  * `render`; `_css` is applied once per widget class. `render` receives
@@ -93,24 +94,51 @@
     return { model: extras.model, render: (el) => widget.render?.({ ...extras, el }) };
   }
 
-  async function main() {
-    const entries = { ...window.widgetState?.state };
-    for (const script of document.querySelectorAll(STATE)) {
-      Object.assign(entries, JSON.parse(script.textContent).state);
+  /** Resolves when one of these places is less than a screen away from view, or when `drawWidgets` is called. */
+  function wanted(places) {
+    return new Promise((resolve) => {
+      const look = (seen) => seen.some(({ isIntersecting }) => isIntersecting) && resolve();
+      const watch = new IntersectionObserver(look, { rootMargin: "100%" });
+      places.forEach(({ el }) => watch.observe(el));
+      window.drawWidgets = resolve;
+    });
+  }
+
+  function run(src) {
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      Object.assign(script, { src, onload: resolve, onerror: reject });
+      document.head.append(script);
+    });
+  }
+
+  async function readStates() {
+    const entries = {};
+    for (const { dataset: { src }, textContent } of document.querySelectorAll(STATE)) {
+      if (src) await run(src);
+      Object.assign(entries, (src ? window.widgetState : JSON.parse(textContent)).state);
     }
-    const loaded = new Map();
-    for (const script of document.querySelectorAll(VIEW)) {
-      const id = JSON.parse(script.textContent).model_id;
-      const entry = entries[id];
+    return entries;
+  }
+
+  async function main() {
+    const places = [...document.querySelectorAll(VIEW)].map((script) => {
       const el = document.createElement("div");
+      el.className = "fvbook-widget";
       script.replaceWith(el);
+      return { el, id: JSON.parse(script.textContent).model_id };
+    });
+    if (document.querySelector(`${STATE}[data-src]`)) await wanted(places);
+    const entries = await readStates();
+    const loaded = new Map();
+    for (const { el, id } of places) {
+      const entry = entries[id];
       if (!entry || entry.model_name !== "AnyModel") {
         el.className = "fvbook-needs-kernel";
         el.textContent = "This control needs a running kernel: open the chapter on Binder, on "
           + "Colab or in Jupyter.";
         continue;
       }
-      el.className = "fvbook-widget";
       if (!loaded.has(id)) loaded.set(id, load(entry));
       const { model, render } = await loaded.get(id);
       el.model = model; // for whoever wants to read or set the state from outside

@@ -22,6 +22,8 @@ function tellLoss(run, theta) {
   return loss < 0.0005 ? "<0.001" : loss.toFixed(loss < 0.0995 ? 3 : 2);
 }
 
+const inWords = (run, theta) => tellLoss(run, theta).replace("<", "below ");
+
 /** What a layer asks and hears, in words. */
 function tellLayer({ run, layer, levels, leaf }) {
   if (layer > run.keys.length) return "decoded";
@@ -41,7 +43,7 @@ function tellClean(shown) {
   return (
     `Leaf ${leaf}: ${tellLayer(shown)}; the belief is spread over about ${spread.toFixed(1)} leaves, ` +
     `with ${percent(belief[leaf])} for leaf ${leaf}. After all ${run.keys.length} layers the loss |θ\u00a0−\u00a0θ̂|² is ` +
-    `${tellLoss(run, theta)}.`
+    `${inWords(run, theta)}.`
   );
 }
 
@@ -51,7 +53,7 @@ function tellPatched(shown, patch) {
   const where = leaf === donor ? "the same leaf" : `whose path parts at level ${level}`;
   return (
     `With the key of a context of leaf ${donor}, ${where}, in layer ${patch}: ${tellLayer(shown)}; ` +
-    `leaf ${leaf} has ${percent(belief[leaf])} of the belief, and in the end the loss is ${tellLoss(run, theta)}.`
+    `leaf ${leaf} has ${percent(belief[leaf])} of the belief, and in the end the loss is ${inWords(run, theta)}.`
   );
 }
 
