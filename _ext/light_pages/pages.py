@@ -94,7 +94,7 @@ def rasters_to_files(text: str, page: Path, folder: Path) -> str:
 
 
 def widgets_to_file(text: str, page: Path, folder: Path) -> str:
-    """Move the state of a page's widgets to a script, which is loaded when one comes near (``static_widgets.js``)."""
+    """Move the state of a page's widgets to a script, which is loaded when one comes near."""
 
     def state(match: re.Match[str]) -> str:
         content = f"window.widgetState = {match[1].strip()};\n"
