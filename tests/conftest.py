@@ -24,6 +24,13 @@ def driver() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
+def root() -> Iterator[str]:
+    """Address of the built book."""
+    with browser.server() as root:
+        yield root
+
+
+@pytest.fixture(scope="module")
 def bench(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Bench"]:
     from tests.explorables import Bench
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,11 @@ import pytest
 from ipywidgets.embed import dependency_state
 from selenium.webdriver.common.action_chains import ActionChains
 
+from tests.required import unless
 from tools import browser as b
 
 ROOT = Path(__file__).parents[1]
-_REASON = b.missing(book=False)
-if _REASON and os.environ.get("FVBOOK_REQUIRE_BROWSER"):  # set where a skipped check is no check
-    raise RuntimeError(_REASON)
-in_browser = [pytest.mark.browser, pytest.mark.skipif(_REASON is not None, reason=str(_REASON))]
+in_browser = [pytest.mark.browser, unless(b.missing(book=False))]
 """What a test file that uses the bench sets as its `pytestmark`."""
 
 _CALL = """

@@ -1,21 +1,15 @@
 """What axe-core finds on the built pages, in both themes."""
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.required import unless
 from tools import browser as b
 
 AXE = b.BOOK.parents[1] / "tools" / "node_modules" / "axe-core" / "axe.min.js"
 REASON = b.missing() or (None if AXE.exists() else "no axe-core in tools/node_modules; it takes Node")
-if REASON and os.environ.get("FVBOOK_REQUIRE_BROWSER"):  # set where a skipped check is no check
-    raise RuntimeError(REASON)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
+pytestmark = [pytest.mark.browser, unless(REASON)]
 PAGES = b.pages() if REASON is None else []
 # What lies inside a figure with a name is no one's but the eye's; test_browser.py checks that it can be read.
 RUN = """
@@ -26,12 +20,6 @@ axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => done
     [id, nodes.map(({ html, failureSummary }) => html.slice(0, 200) + " " + failureSummary).slice(0, 5)])
 ));
 """
-
-
-@pytest.fixture(scope="module")
-def root() -> Iterator[str]:
-    with b.server() as address:
-        yield address
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -2,8 +2,7 @@
 
 import gzip
 import itertools
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,11 @@ from bs4 import BeautifulSoup
 from selenium.webdriver.common.keys import Keys
 
 from tests.explorables import click, drawn, press, touch
+from tests.required import unless
 from tools import browser as b
 
 REASON = b.missing()
-if REASON and os.environ.get("FVBOOK_REQUIRE_BROWSER"):  # set where a skipped check is no check
-    raise RuntimeError(REASON)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
+pytestmark = [pytest.mark.browser, unless(REASON)]
 PAGES = b.pages() if REASON is None else []
 KILOBYTE = 1000
 PACKED = {".png", ".ico", ".woff"}  # a host sends these as they are, all else compressed
@@ -76,12 +71,6 @@ return [...document.querySelectorAll("body *")]
   .filter((el) => el.getBoundingClientRect().right > innerWidth + 1)
   .map((el) => el.tagName + "." + el.className).slice(0, 10);
 """
-
-
-@pytest.fixture(scope="module")
-def root() -> Iterator[str]:
-    with b.server() as address:
-        yield address
 
 
 @cache

@@ -16,15 +16,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.required import unless
 from tools import browser as b
 
 REASON = b.missing(book=False)
-if REASON and os.environ.get("FVBOOK_REQUIRE_BROWSER"):  # set where a skipped check is no check
-    raise RuntimeError(REASON)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
+pytestmark = [pytest.mark.browser, unless(REASON)]
 # Each widget: how to make one, and the trait that its first slider sets.
 WIDGETS = {
     "KeyExplorer": ("KeyExplorer(TreePrior(3, 0.8), torch.rand(2, 8, 7))", "leaf"),

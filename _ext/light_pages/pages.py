@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -79,16 +80,19 @@ def accessible(text: str) -> str:
     )
 
 
+def _filed(content: bytes, suffix: str, page: Path, folder: Path) -> str:
+    """Write a file named by its content, and return the link to it from a page."""
+    folder.mkdir(exist_ok=True)
+    file = folder / (hashlib.sha256(content).hexdigest()[:16] + suffix)
+    file.write_bytes(content)
+    return Path(os.path.relpath(file, page.parent)).as_posix()
+
+
 def rasters_to_files(text: str, page: Path, folder: Path) -> str:
     """Move the rasters inside figures to files, so that the text does not wait for them."""
 
     def raster(match: re.Match[str]) -> str:
-        content = base64.b64decode(match[2])
-        name = f"{hashlib.sha256(content).hexdigest()[:16]}.png"
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content)
-        up = "../" * len(page.relative_to(folder.parent).parents[1:])
-        return f'{match[1]}href="{up}{folder.name}/{name}"'
+        return f'{match[1]}href="{_filed(base64.b64decode(match[2]), ".png", page, folder)}"'
 
     return RASTER.sub(raster, text)
 
@@ -98,11 +102,7 @@ def widgets_to_file(text: str, page: Path, folder: Path) -> str:
 
     def state(match: re.Match[str]) -> str:
         content = f"window.widgetState = {match[1].strip()};\n"
-        name = f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.js"
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_text(content, encoding="utf8")
-        up = "../" * len(page.relative_to(folder.parents[1]).parents[1:])
-        source = f"{up}{folder.parent.name}/{folder.name}/{name}"
+        source = _filed(content.encode(), ".js", page, folder)
         return f'<script type="application/vnd.jupyter.widget-state+json" data-src="{source}"></script>'
 
     return WIDGETS.sub(state, text)

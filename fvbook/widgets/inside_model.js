@@ -2,7 +2,8 @@ import { functionVectorLogPosterior, sampleMoment } from "./lib/contexts.js";
 import { drawTree } from "./lib/drawing.js";
 import { patchKeys, readModel, trace } from "./lib/network.js";
 import { normal, uniform } from "./lib/random.js";
-import { code, path, shares } from "./lib/tree.js";
+import { signed } from "./lib/text.js";
+import { code, locate, path, shares } from "./lib/tree.js";
 import { adopt, button, canvas, change, choice, description, follow, html, slider, svg } from "./lib/ui.js";
 import { squaredDistance } from "./lib/vectors.js";
 
@@ -14,7 +15,6 @@ const ANSWER = 24; // height of the bar of an answer of size 1
 const SUBSCRIPTS = "₀₁₂₃₄₅₆";
 
 const percent = (share) => `${Math.round(100 * share)} %`;
-const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(2)}`;
 
 /** |θ − θ̂|² in text. */
 function tellLoss(run, theta) {
@@ -29,7 +29,7 @@ function tellLayer({ run, layer, levels, leaf }) {
   if (layer > run.keys.length) return "decoded";
   const energies = run.keys[layer - 1].map((entry) => entry ** 2);
   const most = energies.indexOf(Math.max(...energies));
-  const level = Math.floor(Math.log2(most + 1)) + 1;
+  const level = locate(most)[0] + 1;
   const where = path(levels, leaf).nodes[level - 1] === most ? "on" : "off";
   return (
     `layer ${layer} looks mainly at node ${most} (level ${level}, ${where} the path; ` +

@@ -1,5 +1,6 @@
 import { adopt, canvas, change, description, follow, slider, svg } from "./lib/ui.js";
 import { drawTree } from "./lib/drawing.js";
+import { locate } from "./lib/tree.js";
 
 const FRAME = { width: 560, top: 30, step: 58 };
 
@@ -30,8 +31,8 @@ function render({ model, el }) {
     tree.mark(shown);
     discs.forEach((disc, node) => disc.setAttribute("r", 20 * Math.sqrt(shares[node])));
     const most = shares.indexOf(Math.max(...shares));
-    const row = Math.floor(Math.log2(most + 1));
-    const onPath = shown >> (levels - row) === most - (2 ** row - 1);
+    const [row, index] = locate(most);
+    const onPath = shown >> (levels - row) === index;
     say(
       `Leaf ${shown}, layer ${asked}: the key puts ${Math.round(100 * shares[most])} % of its energy on node ${most} ` +
         `(level ${row + 1}, ${onPath ? "on" : "off"} the path).`,

@@ -1,9 +1,9 @@
 import { adopt, button, canvas, change, choice, description, follow, html, slider, still } from "./lib/ui.js";
-import { code, mean, reach, risk, shares } from "./lib/tree.js";
+import { signed } from "./lib/text.js";
+import { code, locate, mean, reach, risk, shares } from "./lib/tree.js";
 import { inChunks } from "./lib/chunks.js";
 import { drawGame, followSigns, inOrder, manyGames, play } from "./lib/game.js";
-import { NAMES, fillTable, lossPlot, questionTree } from "./lib/game_drawing.js";
-import { locate, percent, signed, small } from "./lib/game_drawing.js";
+import { NAMES, fillTable, lossPlot, percent, questionTree, small } from "./lib/game_drawing.js";
 
 const GAMES = 400;
 const PAUSE = 900; // ms between two questions of a strategy that is watched

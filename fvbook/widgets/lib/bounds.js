@@ -3,6 +3,7 @@
 
 import { shares } from "./tree.js";
 import { variances } from "./theory.js";
+import { dot } from "./vectors.js";
 
 // The trapezoidal rule for m(ρ) = E exp(−ρ(1 + S²)/2), S of density ½ sech(πs/2), as in fvbook._bounds.
 const STEP = 0.2;
@@ -71,7 +72,6 @@ function solve(matrix, sides) {
   });
 }
 
-const dot = (x, y) => x.reduce((sum, entry, i) => sum + entry * y[i], 0);
 const NOTHING = 1e-14; // a bound below it is none
 
 /** min Σ_k a_k² f(ρ_k(P)) over ΣP = budget, 0 ≤ P_j ≤ most_j, ρ_k = (P_k v_k + ½ Σ_{j>k} P_j v_j)/τ².

@@ -2,7 +2,8 @@
 
 import { drawTree } from "./drawing.js";
 import { withoutNoise } from "./game.js";
-import { mean, place, reach } from "./tree.js";
+import { signed } from "./text.js";
+import { locate, mean, place, reach } from "./tree.js";
 import { canvas, html, svg } from "./ui.js";
 
 /** The players and what they are called, in the order of the table. */
@@ -11,16 +12,6 @@ export const NAMES = { you: "you", adaptive: "adaptive", fixed: "fixed list" };
 const STRATEGIES = ["fixed", "adaptive"];
 const TREE = { top: 20, step: 52, bar: 56, sunk: 26 };
 const PLOT = { left: 30, right: 10, top: 12, bottom: 34, height: 200 };
-
-/** The row of a node and its place in the row. */
-export function locate(node) {
-  const row = Math.floor(Math.log2(node + 1));
-  return [row, node + 1 - 2 ** row];
-}
-
-export function signed(x) {
-  return (x < 0 ? "−" : "+") + Math.abs(x).toFixed(2);
-}
 
 export function percent(chance) {
   if (chance > 0.995) return "over 99 %";

@@ -83,6 +83,12 @@ export function risk(energy, probabilities) {
   return 1 - mean(energy, probabilities).reduce((sum, entry) => sum + entry ** 2, 0);
 }
 
+/** The row of a node and its place in the row. */
+export function locate(node) {
+  const row = Math.floor(Math.log2(node + 1));
+  return [row, node + 1 - 2 ** row];
+}
+
 /** Where the tree is drawn: the middle of each node's (row < K) or leaf's (row = K) share of the width.
  *
  * `sink(row, index)`, if given, says how much lower than its row.
